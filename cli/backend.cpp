@@ -43,7 +43,8 @@ namespace {
 
 void take_ranks(const CLI::App& app, const Communicator& comm, std::int64_t& ranks) {
   if (is_given(app, "--ranks") && ranks != comm.size())
-    throw InvalidArgument("--ranks", fmt::format("{}, but mpirun has started {}", ranks, comm.size()),
+    throw InvalidArgument("--ranks",
+                          fmt::format("{}, but mpirun has started {} processes", ranks, comm.size()),
                           fmt::format("{}, or to leave it out", comm.size()));
   ranks = comm.size();
 }
@@ -92,7 +93,7 @@ void require_one_process(const CLI::App& app) {
 void on_ranks(const CLI::App& app, const BackendOptions& options, std::int64_t& ranks,
               const std::function<void(Communicator* comm)>& work) {
   if (options.backend == Backend::threads) {
-    refuse_if_given(app, "--deadline", "is about the ranks of --backend mpi");
+    refuse_if_given(app, "--deadline", "applies only to --backend mpi");
     require_one_process(app);
     return work(nullptr);
   }
@@ -115,7 +116,7 @@ void on_ranks(const CLI::App& app, const BackendOptions& options, std::int64_t& 
 #else
   static_cast<void>(app);
   static_cast<void>(ranks);
-  throw Unsupported("this evenkeel was built without MPI; with libopenmpi-dev installed, CMake finds it");
+  throw Unsupported("this evenkeel was built without MPI; install libopenmpi-dev and build it again");
 #endif
 }
 
@@ -141,7 +142,7 @@ std::vector<int> given_nodes(const CLI::App& app, const NodeOptions& options, in
     if (topology.num_ranks() != ranks)
       throw InvalidArgument("--topology",
                             fmt::format("has {} ranks, but the run has {}", topology.num_ranks(), ranks),
-                            fmt::format("one of {} ranks", ranks));
+                            fmt::format("a topology of {} ranks", ranks));
     return topology.description().node_of_rank;
   }
   if (!is_given(app, "--nodes")) {
@@ -175,7 +176,7 @@ RankPlaces places_of(const CLI::App& app, const NodeOptions& options, int ranks,
   RankPlaces where{comm, given_nodes(app, options, ranks, comm), options.two_levels, options.sum_in_nodes};
   if (!options.two_levels) refuse_if_given(app, "--sum-in-nodes", "needs --two-levels");
   if (options.two_levels && !Nodes(where.node_of_rank).two_levels())
-    throw InvalidArgument("--two-levels", "needs several nodes, one of them with several ranks",
+    throw InvalidArgument("--two-levels", "needs several nodes, at least one of them with several ranks",
                           "such nodes, or to leave it out");
   if (options.two_levels) refuse_if_given(app, "--budget", "does not work with --two-levels");
   return where;

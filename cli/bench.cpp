@@ -51,11 +51,11 @@ constexpr const char* kModes[] = {"--ablation", "--calibrate", "--over-budget"};
 // Refuses other modes than this one.
 void require_only(const CLI::App& app, const std::string& mode) {
   for (const char* other : kModes)
-    if (other != mode) refuse_if_given(app, other, fmt::format("excludes {}", mode));
+    if (other != mode) refuse_if_given(app, other, fmt::format("cannot be combined with {}", mode));
 }
 
 void run_calibration(const CLI::App& app, const BenchArguments& options) {
-  const char* const why = "is about scenarios, and --calibrate runs none";
+  const char* const why = "applies only to scenarios, but --calibrate runs none";
   for (const char* option :
        {"--scenarios", "--tokens", "--planner", "--capacity-factor", "--min-segment", "--imbalance-threshold",
         "--backward", "--pairs", "--budget", "--recompute", "--chunks", "--bins", "--cost", "--html",
@@ -91,7 +91,7 @@ RoundProgress named_progress(const std::string& what) {
 // varies.
 void run_curves(const CLI::App& app, const BenchArguments& options) {
   for (const char* option : {"--nodes", "--topology", "--two-levels", "--sum-in-nodes"})
-    refuse_if_given(app, option, "goes with the scenario table and ablations");
+    refuse_if_given(app, option, "applies only to the scenario table and ablations");
   for (const char* varied : {"--budget", "--recompute", "--chunks", "--bins"})
     refuse_if_given(app, varied, "is varied by --over-budget");
   StudySetup setup = setup_of(options);
@@ -109,10 +109,11 @@ void run_curves(const CLI::App& app, const BenchArguments& options) {
 // An ablation chooses its scenarios and the values of what it varies. It varies tokens and widths around the
 // given ones.
 void require_ablation_alone(const CLI::App& app, const std::string& name) {
-  refuse_if_given(app, "--scenarios", "an ablation has scenarios of its own");
+  refuse_if_given(app, "--scenarios", "cannot be combined with --ablation, which has scenarios of its own");
   for (const char* fixed : {"capacity-factor", "imbalance-threshold", "experts"})
     if (name == fixed) refuse_if_given(app, fmt::format("--{}", fixed), "is varied by the ablation");
-  if (name == "hidden") refuse_if_given(app, "--intermediate", "goes with --hidden in its ablation");
+  if (name == "hidden")
+    refuse_if_given(app, "--intermediate", "is varied together with --hidden by the ablation");
 }
 
 void run_table(const CLI::App& app, const BenchArguments& options, Communicator* comm) {

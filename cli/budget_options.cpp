@@ -31,7 +31,7 @@ void read_rule(const std::string& text, ChunkRule& rule) {
 
 void validate_options(const CLI::App& app, const MemoryOptions& memory, bool backward) {
   const ChunkRule& rule = memory.rule;
-  if (rule.kind != ChunkRule::Kind::mact) refuse_if_given(app, "--bins", "is about --chunks mact");
+  if (rule.kind != ChunkRule::Kind::mact) refuse_if_given(app, "--bins", "applies only to --chunks mact");
   if (std::ranges::adjacent_find(rule.bins, std::ranges::greater_equal()) != rule.bins.end())
     throw InvalidArgument("--bins", fmt::format("'{}'", fmt::join(rule.bins, ",")),
                           "chunk counts in ascending order, such as 1,2,4,8");

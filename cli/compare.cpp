@@ -91,7 +91,8 @@ void run(const CLI::App& app, const CompareArguments& options) {
   require_output(options, options.csv, "--csv");
   require_output(options, options.timeline, "--timeline");
   if (!options.timeline.empty() && (options.files.model.empty() || !knows_seconds(app, options)))
-    throw InvalidArgument("--timeline", "needs to know what steps take", "--model, and --cost or --device");
+    throw InvalidArgument("--timeline", "needs to know how long steps take",
+                          "--model, and --cost or --device");
   require_page(options.html, options.recordings, options.files.model_files());
   require_page(options.html, options.place_from, {options.machine.topology, options.rates.cost});
   CompareRequest request = options.request;

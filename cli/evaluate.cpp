@@ -43,7 +43,7 @@ std::vector<Recording> read_all(const CLI::App& app, const EvaluateArguments& op
   for (const std::string& path : options.recordings) recordings.push_back(read_recording(path, how));
   say_notes(recordings);
   if (std::ranges::none_of(recordings, &Recording::is_trace))
-    refuse_if_given(app, "--step-tokens", "is for traces, and no recording is one");
+    refuse_if_given(app, "--step-tokens", "applies only to traces, but no recording is a trace");
   return recordings;
 }
 
@@ -74,7 +74,7 @@ MachineOptions machine_of(const CLI::App& app, const EvaluateArguments& options)
     if (!ranks) return;
     if (machine.ranks != 0 && machine.ranks != *ranks)
       throw InvalidArgument(option, fmt::format("{} is for {} ranks", path, *ranks),
-                            fmt::format("one for {} ranks, as {}", machine.ranks, source));
+                            fmt::format("a placement for {} ranks, like {}", machine.ranks, source));
     machine.ranks = *ranks;
     source = path;
   };
@@ -83,8 +83,8 @@ MachineOptions machine_of(const CLI::App& app, const EvaluateArguments& options)
   if (machine.ranks == 0)
     throw InvalidArgument(
         "--ranks",
-        fmt::format("is not given, nor is --topology, and {} does not say it", options.placements.front()),
-        "how many ranks there are");
+        fmt::format("is missing, and neither --topology nor {} gives it", options.placements.front()),
+        "the number of ranks");
   return machine;
 }
 

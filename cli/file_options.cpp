@@ -25,7 +25,8 @@ Options with_layers(Options options, const FileArguments& arguments) {
 }  // namespace
 
 ReadOptions FileArguments::reading() const {
-  if (!as.empty() && !axes.empty()) throw InvalidArgument("--as", "excludes --axes", "one of the two");
+  if (!as.empty() && !axes.empty())
+    throw InvalidArgument("--as", "cannot be combined with --axes", "one of the two");
   return with_layers(
       ReadOptions{
           .num_experts = num_experts, .axes = as.empty() ? axes : parse_as("--as", as), .columns = columns},

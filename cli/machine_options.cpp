@@ -40,7 +40,8 @@ bool is_machine_given(const CLI::App& app) {
 Topology topology_of(const CLI::App& app, const MachineOptions& machine) {
   if (!is_given(app, "--topology")) {
     if (machine.ranks == 0)
-      throw InvalidArgument("--ranks", "is not given, nor is --topology", "how many ranks there are");
+      throw InvalidArgument("--ranks", "is missing, and so is --topology",
+                            "the number of ranks, or --topology instead");
     if (machine.ranks % machine.nodes != 0)
       throw InvalidArgument(
           "--nodes", fmt::format("{} ranks do not divide evenly over {} nodes", machine.ranks, machine.nodes),
@@ -52,7 +53,8 @@ Topology topology_of(const CLI::App& app, const MachineOptions& machine) {
   Topology topology = named_topology(machine.topology);
   if (is_given(app, "--ranks") && machine.ranks != topology.num_ranks())
     throw InvalidArgument(
-        "--ranks", fmt::format("{}, but {} has {}", machine.ranks, machine.topology, topology.num_ranks()),
+        "--ranks",
+        fmt::format("{}, but {} has {} ranks", machine.ranks, machine.topology, topology.num_ranks()),
         "to leave it out");
   return topology;
 }
@@ -95,7 +97,7 @@ void require_time_model(const CLI::App& app, const TimeModel& options, const std
   if (is_given(app, "--device")) {
     device_preset(options.device, "--device");
     if (options.tflops && (options.link || is_given(app, "--topology")))
-      refuse_if_given(app, "--device", "has no effect beside --tflops and a link of --link or --topology");
+      refuse_if_given(app, "--device", "has no effect when --tflops is given with --link or --topology");
   }
   if (model.empty())
     for (const char* option : kTimeOptions)
@@ -103,7 +105,7 @@ void require_time_model(const CLI::App& app, const TimeModel& options, const std
         refuse_if_given(app, option, "needs --model, which says how large an expert is");
   if (!options.tokens_per_step && !step_tokens)
     for (const char* option : {"--cost", "--tflops"})
-      refuse_if_given(app, option, "needs --tokens-per-step, or --step-tokens");
+      refuse_if_given(app, option, "needs --tokens-per-step or --step-tokens");
 }
 
 StepModel read_step_model(const CLI::App& app, const TimeModel& options, const std::string& model,

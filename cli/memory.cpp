@@ -29,7 +29,7 @@ namespace {
 void refuse_options_without_effect(const CLI::App& app, const MemoryArguments& options,
                                    const MemoryModel& memory) {
   if (options.static_bytes) {
-    const char* const why = "is about static memory, which --static-bytes gives";
+    const char* const why = "affects only static memory, which --static-bytes gives";
     const auto named = [&](const char* term) { return std::ranges::count(options.with, term) > 0; };
     if (named("sharded-optimizer") || named("replicated")) refuse_if_given(app, "--with", why);
     if (options.static_bytes_given) refuse_if_given(app, "--bytes", why);
@@ -52,13 +52,13 @@ void search(const MemoryArguments& options, const MemoryModel& memory, const Dev
   for (const std::string& degree : options.degrees)
     if (degree != "cp" && degree != "vp" && degree != "etp")
       throw InvalidArgument("--parallel", fmt::format("{} is chosen by --gpus", degree),
-                            "cp, vp and etp beside --gpus");
+                            "with --gpus only cp, vp and etp");
   const std::vector<LayoutFit> layouts = rank_layouts(memory, *options.gpus, received, device);
   if (layouts.empty())
     throw InvalidArgument("--gpus",
                           fmt::format("{} devices have no layout with --parallel {}", *options.gpus,
                                       to_text(memory.setup().parallel)),
-                          "a multiple of cp, with whole copies of the experts");
+                          "a multiple of cp that holds whole copies of the experts");
   show(LayoutsReport{layouts, *options.gpus, device.available_bytes}, options);
 }
 
@@ -71,7 +71,8 @@ ReceivedHistory read_history(const MemoryArguments& options, const MemoryModel& 
   if (options.steps.empty()) return history;
   const std::vector<std::string> ends = split(options.steps, ':');
   if (ends.size() != 2)
-    throw InvalidArgument("--steps", fmt::format("'{}'", options.steps), "A:B, the first and the end");
+    throw InvalidArgument("--steps", fmt::format("'{}'", options.steps),
+                          "A:B, the first step and the one after the last");
   const std::int64_t begin = parse_whole("--steps", ends[0], 0, history.steps() - 1);
   return cut(history, begin, parse_whole("--steps", ends[1], begin + 1, history.steps()));
 }
@@ -92,7 +93,8 @@ MemoryModel memory_of(const CLI::App& app, const MemoryArguments& options) {
   if (!options.bytes_given && description.dtype_bytes > 0) setup.bytes.activation = description.dtype_bytes;
   setup.unfused_attention = options.attention == MemoryArguments::Attention::unfused;
   if (setup.unfused_attention && !setup.extra.kept_tensors)
-    throw InvalidArgument("--attention", "unfused", "without --paper, whose Table 2 has no scores");
+    throw InvalidArgument("--attention", "unfused needs kept-tensors, which --paper leaves out",
+                          "fused, or no --paper");
   if (!options.pipeline_layout.empty())
     setup.pieces = parse_pipeline("--pipeline-layout", options.pipeline_layout,
                                   std::ssize(description.prediction_layers));
@@ -104,11 +106,12 @@ void run(const CLI::App& app, const MemoryArguments& options) {
                             .static_bytes = options.static_bytes,
                             .bins = options.bins};
   if (options.cache_bytes > 0)
-    throw InvalidArgument("--bytes", "cache is for a served model", "cache=N beside --serve");
+    throw InvalidArgument("--bytes", "cache applies only with --serve",
+                          "activation, weight, gradient, optimizer");
   if (options.counts.empty()) refuse_if_given(app, "--steps", "has no meaning without --counts");
   if (options.gpus)
     for (const char* option : {"--static-bytes", "--counts", "--pipeline-layout"})
-      refuse_if_given(app, option, "is for one layout, but --gpus tries many");
+      refuse_if_given(app, option, "applies to one layout, but --gpus tries many");
   const MemoryModel memory = memory_of(app, options);
   const ReceivedRows received = options.even ? memory.even_received() : options.received;
   if (options.gpus) return search(options, memory, device, received);

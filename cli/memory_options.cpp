@@ -122,7 +122,7 @@ ExtraTerms counted_terms(const CLI::App& app, const MemoryArguments& options) {
       counted_terms(options.setup.extra, options.with, options.without, options.paper, options.cross_entropy);
   if (is_given(app, "--cross-entropy") && options.cross_entropy != CrossEntropy::chunked && !terms.logits)
     throw InvalidArgument("--cross-entropy", "applies to logits, which --paper does not count",
-                          "beside --with logits");
+                          "--with logits as well");
   return terms;
 }
 

@@ -161,7 +161,7 @@ void refuse_empty_values(int argc, const char* const* argv) {
     const std::string_view word = argv[i];
     if (word == "--") return;
     if (word.starts_with("--") && word.find('=') == word.size() - 1)
-      throw InvalidArgument(kCommandLine, fmt::format("'{}' has no value", word), "a value behind the =");
+      throw InvalidArgument(kCommandLine, fmt::format("'{}' has no value", word), "a value after the =");
   }
 }
 

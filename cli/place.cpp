@@ -144,9 +144,9 @@ std::vector<Recording> read_judges(const std::vector<std::string>& paths, ReadOp
 void validate_format(const CLI::App& app, const PlaceArguments& options) {
   const PlacementFormat format = options.format;
   if (format != PlacementFormat::sglang && format != PlacementFormat::trtllm)
-    refuse_if_given(app, "--num-hidden-layers",
-                    "is for formats that count the model's layers: sglang and trtllm");
-  if (format != PlacementFormat::trtllm) refuse_if_given(app, "--layer-updates-per-iter", "is for trtllm");
+    refuse_if_given(app, "--num-hidden-layers", "applies only to --format sglang and trtllm");
+  if (format != PlacementFormat::trtllm)
+    refuse_if_given(app, "--layer-updates-per-iter", "applies only to --format trtllm");
   if (format != PlacementFormat::evenkeel && options.how.sizes == ClusterSizes::free)
     throw InvalidArgument("--sizes",
                           fmt::format("free, but {} gives every rank equally many experts", name_of(format)),
@@ -168,23 +168,23 @@ void validate_page(const PlaceArguments& options) {
 void validate_options(const CLI::App& app, const PlaceArguments& options) {
   require_one_numbering(app);
   require_time_model(app, options.time, options.files.model, options.step_tokens);
-  if (!options.steps) refuse_if_given(app, "--step-tokens", "is for --steps");
+  if (!options.steps) refuse_if_given(app, "--step-tokens", "applies only to --steps");
   if (!options.steps && options.inputs.size() == 1)
-    refuse_if_given(app, "--across", "is for several recordings");
+    refuse_if_given(app, "--across", "applies only to several recordings");
   if (options.steps && options.inputs.size() > 1)
     throw InvalidArgument("--steps", fmt::format("is given with {} recordings", options.inputs.size()),
-                          "one recording, whose steps are all to be level");
+                          "one recording, each step of which is levelled");
   if (options.steps && options.how.traffic == TrafficModel::dispatch_combine)
-    throw InvalidArgument("--traffic", "dispatch-combine has no meaning beside --steps", "layer-to-layer");
+    throw InvalidArgument("--traffic", "dispatch-combine cannot be combined with --steps", "layer-to-layer");
   validate_format(app, options);
   if (options.how.objective != PlaceOptions::Objective::joint)
     for (const char* option : {"--assignment-us", "--assignment-bytes"})
-      refuse_if_given(app, option, "is for --objective joint");
+      refuse_if_given(app, option, "applies only to --objective joint");
   if (options.from.empty() == options.max_moves.has_value())
     throw InvalidArgument(
         options.from.empty() ? "--from" : "--max-moves",
-        options.from.empty() ? "is not given beside --max-moves" : "is not given beside --from",
-        "both: a placement, and how many experts may get another home");
+        options.from.empty() ? "is missing, but --max-moves is given" : "is missing, but --from is given",
+        "both: a placement, and how many experts may move; or neither");
 }
 
 PlaceOptions place_options(const PlaceArguments& options, int num_ranks, SourceCounts sources) {

@@ -60,10 +60,11 @@ StepLinks links_of(const CLI::App& app, const PlanArguments& options, const Topo
     throw InvalidArgument("--topology", "needs --model", "--model, which says how large an expert is");
   if (is_given(app, "--cost")) refuse_if_given(app, "--device", "is already given by --cost");
   if (!is_given(app, "--cost") && !is_given(app, "--device"))
-    throw InvalidArgument("--topology", "needs the rates of a rank", "--cost or --device");
+    throw InvalidArgument("--topology", "needs --cost or --device, which say how fast a rank is",
+                          "one of them as well");
   if (topology.num_ranks() != counts.num_ranks())
     throw InvalidArgument("--topology", fmt::format("has {} ranks", topology.num_ranks()),
-                          fmt::format("one of {} ranks", counts.num_ranks()));
+                          fmt::format("a topology of {} ranks", counts.num_ranks()));
   const Machine machine = is_given(app, "--cost")
                               ? read_cost(options.rates.cost)
                               : device_machine(device_preset(options.rates.device, "--device"));

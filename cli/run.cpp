@@ -66,14 +66,15 @@ void take_from_file(const CLI::App& app, const char* option, const std::string& 
 
 void validate_options(const CLI::App& app) {
   if (is_given(app, "--trace") == is_given(app, "--scenario"))
-    throw InvalidArgument("--scenario",
-                          is_given(app, "--trace") ? "excludes --trace" : "neither it nor --trace is given",
-                          "one of --scenario NAME and --trace FILE");
+    throw InvalidArgument(
+        "--scenario",
+        is_given(app, "--trace") ? "cannot be combined with --trace" : "is missing, and so is --trace",
+        "one of --scenario NAME and --trace FILE");
   if (is_given(app, "--trace")) return;
   for (const char* option : {"--sequences", "--axes", "--columns", "--as"})
-    refuse_if_given(app, option, "is about a trace, and there is none");
+    refuse_if_given(app, option, "applies only to a trace, but --trace is not given");
   if (!is_given(app, "--placement"))
-    refuse_if_given(app, "--layer", "is about a trace or a placement, and there is neither");
+    refuse_if_given(app, "--layer", "applies only to --trace or --placement, but neither is given");
 }
 
 // "A:B" or "A:B:STEP".
@@ -99,7 +100,7 @@ Batch traced_batch(const CLI::App& app, RunArguments& options) {
   Recording recording = read_recording(options.trace, how);
   if (!recording.trace)
     throw ParseError(options.trace, "",
-                     "has counts of experts, and a layer runs on tokens: a trace is needed");
+                     "has only counts of experts, but a layer runs on tokens: give a trace");
   say_notes(options.trace, recording.notes);
   options.trace_axes = recording.axes;
   TraceReader* const trace = recording.trace.get();
@@ -142,9 +143,9 @@ TrainedLayer read_trained(const CLI::App& app, RunArguments& options) {
   take_from_file(app, "--intermediate", options.weights, trained.intermediate, options.layer.intermediate);
   if (is_given(app, "--trace") && options.layer.experts != trained.num_experts)
     throw InvalidArgument("--weights",
-                          fmt::format("{} has {} experts, the trace {}", options.weights, trained.num_experts,
-                                      options.layer.experts),
-                          "a layer with as many experts");
+                          fmt::format("{} has {} experts, but the trace has {}", options.weights,
+                                      trained.num_experts, options.layer.experts),
+                          "a layer with as many experts as the trace");
   if (!is_given(app, "--trace"))
     take_from_file(app, "--experts", options.weights, trained.num_experts, options.layer.experts);
   return trained;

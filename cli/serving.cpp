@@ -24,7 +24,8 @@ Parallelism layout_of(const MemoryArguments& options) {
   const auto named = [&](const char* degree) { return std::ranges::count(options.degrees, degree) > 0; };
   for (const char* degree : {"vp", "cp"})
     if (named(degree))
-      throw InvalidArgument("--parallel", fmt::format("{} beside --serve", degree), "tp, pp, ep, dp and etp");
+      throw InvalidArgument("--parallel", fmt::format("{} cannot be combined with --serve", degree),
+                            "tp, pp, ep, dp and etp");
   // Servers shard each expert over the remaining devices.
   const std::int64_t devices = parallel.stage_devices();
   if (!named("etp") && devices % parallel.expert == 0) parallel.expert_tensor = devices / parallel.expert;
@@ -36,7 +37,7 @@ ServingSetup setup_of(const MemoryArguments& options, const ServingArguments& se
   setup.parallel = layout_of(options);
   for (const std::string& name : options.bytes_named) {
     if (name == "gradient" || name == "optimizer")
-      throw InvalidArgument("--bytes", fmt::format("{} beside --serve", name),
+      throw InvalidArgument("--bytes", fmt::format("{} cannot be combined with --serve", name),
                             "activation, weight and cache");
     if (name == "weight") setup.weight_bytes = options.setup.bytes.weight;
     if (name == "cache") setup.cache_bytes = options.cache_bytes;
@@ -87,7 +88,7 @@ void serve(const CLI::App& app, const MemoryArguments& options, const ServingArg
        {"--attention", "--pipeline-layout", "--gpus", "--seq", "--micro-batch", "--recompute",
         "--cross-entropy", "--paper", "--with", "--without", "--borrowed-experts", "--allocation-granule",
         "--static-bytes", "--bins", "--steps"})
-    refuse_if_given(app, option, "is for training, not for --serve");
+    refuse_if_given(app, option, "applies only to training, not to --serve");
   const std::int64_t available = available_bytes(app, options);
   const ServingModel model(read_model_description(options.model), setup_of(options, serving));
   const auto received = options.even ? std::optional(model.even_rows()) : options.received;

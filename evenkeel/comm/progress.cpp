@@ -30,7 +30,7 @@ void Progress::find_culprit(double seconds) {
           ? fmt::format(
                 "{} did not end within {:.3g} s, though all ranks take part; check the links between them",
                 name_, seconds)
-          : fmt::format("{} did not end within {:.3g} s: rank {} has handed over {} operations, others {}",
+          : fmt::format("{} did not end within {:.3g} s: rank {} has enqueued {} operations, others {}",
                         name_, seconds, blamed, counts[static_cast<std::size_t>(blamed)],
                         *std::max_element(counts.begin(), counts.end()));
   // All ranks now have the same counts and must stop. Abort control only after every rank has the counts, so

@@ -26,7 +26,7 @@ Exchange::Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_
       slices_(std::make_unique<Slices>(comm)),
       sum_in_nodes_(sum_in_nodes) {
   if (sum_in_nodes && nodes_.num_ranks() != comm.size())
-    throw InvalidArgument("sum_in_nodes", fmt::format("nodes of {} ranks", nodes_.num_ranks()),
+    throw InvalidArgument("sum_in_nodes", fmt::format("the nodes have {} ranks", nodes_.num_ranks()),
                           fmt::format("the nodes of all {} ranks", comm.size()));
 }
 
@@ -36,8 +36,8 @@ Exchange::~Exchange() = default;
 void Exchange::require_same_step(const TopK& top_k, const Counts& counts, const StepPlan& plan) {
   if (counts.num_ranks() != comm_.size() || plan.num_ranks() != comm_.size())
     throw InvalidArgument(
-        "counts", fmt::format("have {} ranks and the plan has {}", counts.num_ranks(), plan.num_ranks()),
-        fmt::format("the communicator's {}", comm_.size()));
+        "counts", fmt::format("have {} ranks, and the plan has {}", counts.num_ranks(), plan.num_ranks()),
+        fmt::format("the communicator's {} in both", comm_.size()));
   if (!counts.has_sources()) throw InvalidArgument("counts", "have only total loads", "counts by rank");
   if (counts.num_experts() != plan.num_experts())
     throw InvalidArgument("plan", fmt::format("has {} experts", plan.num_experts()),

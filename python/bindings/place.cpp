@@ -39,7 +39,7 @@ Topology uniform(int num_ranks, int num_nodes) {
     throw InvalidArgument("nodes",
                           std::to_string(num_ranks) + " ranks do not divide evenly over " +
                               std::to_string(num_nodes) + " nodes",
-                          "a divisor of ranks, or a topology that says who is where");
+                          "a divisor of ranks, or a topology with the node of each rank");
   return Topology::uniform(num_nodes, num_ranks / num_nodes);
 }
 

@@ -52,7 +52,7 @@ Recording read(const std::filesystem::path& path, std::optional<int> num_experts
 OutArray<double> sources(const Recording& recording, int num_ranks) {
   if (!recording.trace)
     throw ParseError(recording.name, "",
-                     "has counts of experts, and not where tokens come from: a trace is needed");
+                     "has only counts of experts, not where tokens come from: give a trace");
   SourceCounts counted = interruptible_read([&] { return source_counts(*recording.trace, num_ranks); });
   const auto size = [](int n) { return static_cast<std::size_t>(n); };
   return to_array(std::move(counted.counts),

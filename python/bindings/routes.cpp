@@ -222,7 +222,8 @@ class StepLayout {
     const auto values = values_of(counts);
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     if (std::accumulate(values.begin(), values.end(), std::int64_t{0}) > most)
-      throw InvalidArgument("counts", "more assignments than a budget is decided for", "at most 2^31 - 1");
+      throw InvalidArgument("counts", "hold more assignments than a step with a budget can have",
+                            "at most 2^31 - 1");
     const BlockTable table(numbers_, ranks, experts, blocks);
     table.fill_counts(values, placement_);
     table.sum(counts_);

@@ -115,7 +115,7 @@ def next_map(
     why_anew = _why_ranks_changed(live, sizes)
     unusable = why_unusable(weight)
     if unusable:
-        then = "placed anew as if all were equal" if why_anew else "the map in use stays"
+        then = "placed anew as if all loads were equal" if why_anew else "the map in use stays"
         logger.log(logging.WARNING if is_first else logging.DEBUG, "evenkeel: %s; %s", unusable, then)
     level = logging.INFO if is_first else logging.DEBUG
     has_load = not unusable and bool(weight.any())
@@ -140,9 +140,9 @@ def next_map(
 def _why_ranks_changed(live: Integers, sizes: Sizes) -> str:
     """Why the map does not fit the present ranks; empty if it fits."""
     if live.shape[1] != sizes.num_replicas:
-        return f"the map in use has {live.shape[1]} physical experts, and {sizes.num_replicas} are asked for"
+        return f"the map in use has {live.shape[1]} physical experts, but {sizes.num_replicas} are requested"
     empty = np.argwhere(live < 0)
-    return f"layer {empty[0][0]} has empty slots, such as {empty[0][1]}" if len(empty) else ""
+    return f"layer {empty[0][0]} has empty slots, such as slot {empty[0][1]}" if len(empty) else ""
 
 
 def why_unusable(weight: Floats) -> str:
@@ -167,7 +167,7 @@ def _is_first_rank() -> bool:
 def _summary(result: _native.LiveResult, why_anew: str, windows: int, options: Options) -> str:
     """What moved and why, in one line. max/mean is that of each layer's worst window, averaged over layers."""
     over = f"on the last {windows} windows" if windows > 1 else "on the last window"
-    made_from = f"{over}, which it is made from"
+    made_from = f"{over}, from which the new map is made"
     before, after, reachable = (
         float(np.mean(each)) if each else math.nan
         for each in (result.max_over_mean_before, result.max_over_mean, result.reachable)
@@ -180,11 +180,12 @@ def _summary(result: _native.LiveResult, why_anew: str, windows: int, options: O
             f"{result.moves} experts move, max/mean {was}{after:.4f} {made_from}"
         )
     if result.moves:
-        return f"{result.moves} experts move, max/mean {before:.4f} -> {after:.4f} {made_from}; {reachable:.4f} is in reach"
+        moved = f"{result.moves} experts move, max/mean {before:.4f} -> {after:.4f} {made_from}"
+        return f"{moved}; the best map found has {reachable:.4f}"
     why = f"{MAX_MOVES} is {options.max_moves}"
     if before - reachable < options.least_gain or before == reachable:
         why = f"{LEAST_GAIN} is {options.least_gain:g}"
-    return f"nothing moves, max/mean {before:.4f} {over}; {reachable:.4f} is in reach, and {why}"
+    return f"nothing moves, max/mean {before:.4f} {over}; the best map found has {reachable:.4f}, but {why}"
 
 
 def keep_slots(phy2log: Integers, old: Integers, num_ranks: int) -> Integers:

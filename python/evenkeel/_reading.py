@@ -36,7 +36,7 @@ class Reading:
         if self.as_ is not None:
             choice(self.as_, "as_", ("counts", "trace"))
             if self.axes is not None:
-                raise invalid("as_", "excludes axes", "one of the two")
+                raise invalid("as_", "cannot be combined with axes", "one of the two")
 
     def refuse(self, why: str, but: Sequence[str] = ()) -> None:
         """Raises InvalidArgument for the first given field, except those in `but`. Used when no file is read."""

@@ -25,4 +25,4 @@ def require_parameters(function: Callable[..., Any], names: list[str], what: str
     """Refuses a server whose function has other parameters, before its first rebalancing would fail."""
     found = list(inspect.signature(function).parameters)
     if found != names:
-        raise unsupported(f"{what} takes ({', '.join(found)}); evenkeel knows it with ({', '.join(names)})")
+        raise unsupported(f"{what} takes ({', '.join(found)}); this evenkeel supports only ({', '.join(names)})")

@@ -105,13 +105,13 @@ class TimeModel:
     def validate(self, has_topology: bool, step_tokens: int | None = None) -> None:
         for name in ("tokens_per_step", "tflops", "link", "expert_bytes", "cost", "device"):
             if self.model is None and getattr(self, name) is not None:
-                raise invalid(name, "needs model, which says how large an expert is", "model beside it")
+                raise invalid(name, "needs model, which says how large an expert is", "model as well")
         for name in ("tflops", "device"):
             if self.cost is not None and getattr(self, name) is not None:
                 raise invalid(name, "is already given by cost", "to leave it out")
         has_link = self.link is not None or has_topology
         if self.device is not None and self.tflops is not None and has_link:
-            raise invalid("device", "has no effect beside tflops and a link", "to leave it out")
+            raise invalid("device", "has no effect when tflops and a link are given", "to leave it out")
         if self.device is not None:
             _native.require_device(words(self.device, "device"))
         for name in ("tflops", "link"):
@@ -122,7 +122,7 @@ class TimeModel:
                 number(getattr(self, name), name, 1, 2**62)
         for name in ("tflops", "cost"):
             if self.tokens_per_step is None and step_tokens is None and getattr(self, name) is not None:
-                raise invalid(name, "needs tokens_per_step, or step_tokens", "one of them beside it")
+                raise invalid(name, "needs tokens_per_step or step_tokens", "one of them as well")
 
     def steps_served(self) -> float | None:
         return None if self.horizon is None else float(self.horizon)

@@ -250,7 +250,7 @@ def compare(
     given = as_list(recordings, RoutingProfile, "recordings")
     sources = [] if place_from is None else as_list(place_from, RoutingProfile, "place_from")
     if all(isinstance(each, RoutingProfile) for each in [*given, *sources]):
-        how.refuse("is about files, and recordings has none", but=("model",))
+        how.refuse("applies only to files, but recordings has none", but=("model",))
     return Comparison(
         _native.compare(
             _read(given, how, "recordings"),
@@ -282,7 +282,7 @@ def _machine(
     needs_model = {"cost": cost, "device": device, "expert_bytes": expert_bytes, "budget": budget}
     for name, value in needs_model.items():
         if model is None and value is not None:
-            raise invalid(name, "needs model, which says how large experts and rows are", "model beside it")
+            raise invalid(name, "needs model, which says how large experts and rows are", "model as well")
     if cost is not None and device is not None:
         raise invalid("device", "is already given by cost", "to leave it out")
     if isinstance(budget, str):
@@ -317,7 +317,7 @@ def _names(methods: str | Sequence[str] | None) -> str:
     try:
         joined = ",".join(words(name, "methods") for name in names)
     except TypeError as error:
-        raise invalid("methods", f"is a {type(methods).__name__}", "names, or a text of them") from error
+        raise invalid("methods", f"is a {type(methods).__name__}", "names in a list or a text") from error
     if not joined:
         raise invalid("methods", "is empty", "names of methods, or to leave it out")
     return joined

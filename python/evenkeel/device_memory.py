@@ -100,7 +100,7 @@ def memory(
     terms = _words(with_terms, "with_terms")
     if "fsdp" in degrees:
         if "dp" in degrees:
-            raise invalid("parallel", "has both dp and fsdp, which is dp with all sharded", "one of the two")
+            raise invalid("parallel", "has both dp and fsdp; fsdp is dp with everything sharded", "one of the two")
         degrees["dp"] = degrees.pop("fsdp")
         terms += [] if "fsdp" in terms else ["fsdp"]
     config, tensors = file_path(model, "model") if isinstance(model, (str, os.PathLike)) else "", None
@@ -232,5 +232,5 @@ def _notes_of_plan(model: Any) -> list[str]:
         "activations are divided by tp, as with sequence parallelism, which transformers' plans do not have by default"
     ]
     if whole:
-        notes.append(f"this model's plan leaves weights of {' and '.join(whole)} whole over tp")
+        notes.append(f"this model's plan does not split the weights of {' and '.join(whole)} over tp")
     return notes

@@ -134,10 +134,10 @@ def evaluate(
     time.validate(topology is not None, how.step_tokens)
     given_recordings = as_list(recordings, RoutingProfile, "recordings")
     if all(isinstance(each, RoutingProfile) for each in given_recordings):
-        how.refuse("is about files, and recordings has none", but=("model",))
+        how.refuse("applies only to files, but recordings has none", but=("model",))
     read = read_recordings(given_recordings, how, "recordings")
     if step_tokens is not None and not any(each.is_trace for each in read):
-        raise invalid("step_tokens", "is for traces, and no recording is one", "to leave it out")
+        raise invalid("step_tokens", "applies only to traces, but no recording is a trace", "to leave it out")
     rule = None if dispatch is None else choice(dispatch, "dispatch", get_args(Dispatch))
     named = [named_placement(each, f"placement {i}", machine.num_ranks, dispatch=rule) for i, each in enumerate(given)]
     result: Evaluation = json.loads(
@@ -189,10 +189,10 @@ def _ranks_of(placements: list[Placement | FilePath], from_: Placement | FilePat
             continue
         if sources:
             [(most, first)] = sources.items()
-            raise invalid(argument, f"{name} is for {ranks} ranks", f"one for {most} ranks, as {first}")
+            raise invalid(argument, f"{name} is for {ranks} ranks", f"a placement for {most} ranks, like {first}")
         sources[ranks] = name
     if not sources:
-        raise invalid("ranks", "is not given, nor is topology, and no placement says it", "how many ranks there are")
+        raise invalid("ranks", "is missing, and neither topology nor a placement gives it", "the number of ranks")
     return next(iter(sources))
 
 

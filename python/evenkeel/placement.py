@@ -115,7 +115,7 @@ class Placement:
         """
         placement = cls.__new__(cls)
         if num_ranks is None and _native.Placement.needs_ranks(file_path(path, "path")):
-            raise invalid("num_ranks", f"{os.fspath(path)} does not say how many there are", "1 or more")
+            raise invalid("num_ranks", f"is missing, and {os.fspath(path)} does not give it", "the number of ranks")
         placement._take(
             *_native.Placement.read(
                 file_path(path, "path"),
@@ -215,9 +215,9 @@ class Placement:
         """
         choice(format, "format", get_args(Format))
         if format not in ("sglang", "trtllm") and num_hidden_layers is not None:
-            raise invalid("num_hidden_layers", "is for formats that count the model's layers", "sglang, trtllm")
+            raise invalid("num_hidden_layers", "applies only to formats sglang and trtllm", "to leave it out")
         if format != "trtllm" and layer_updates_per_iter is not None:
-            raise invalid("layer_updates_per_iter", "is for TensorRT-LLM", "trtllm")
+            raise invalid("layer_updates_per_iter", "applies only to format trtllm", "to leave it out")
         notes = self._native.write(
             file_path(path, "path"),
             format,

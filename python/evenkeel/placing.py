@@ -297,7 +297,7 @@ def place(
     options.set_pairs(choice(pairs, "pairs", get_args(Pairs)) == "total")
     for name, value in [("assignment_us", assignment_us), ("assignment_bytes", assignment_bytes)]:
         if value is not None and objective != "joint":
-            raise invalid(name, 'is for objective="joint"', 'to leave it out, or objective="joint"')
+            raise invalid(name, 'applies only to objective="joint"', 'to leave it out, or objective="joint"')
     options.set_cost(
         0.1 if assignment_us is None else real(assignment_us, "assignment_us", 0, 1e9),
         8192.0 if assignment_bytes is None else real(assignment_bytes, "assignment_bytes", 0, 1e12),
@@ -311,12 +311,12 @@ def place(
         options.redundant_experts = number(redundant_experts, "redundant_experts", 0)
     options.num_groups = 1 if num_groups is None else number(num_groups, "num_groups", 1)
     if (from_ is None) != (max_moves is None):
-        raise invalid("from_", "goes with max_moves", "both: a placement, and how many experts may move")
+        raise invalid("from_", "must be given together with max_moves", "both, or neither")
     if from_ is not None and max_moves is not None:
         options.start_from(instance(from_, Placement, "from_")._native, number(max_moves, "max_moves", 0))
     if sources is not None:
         if traffic != "dispatch-combine":
-            raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
+            raise invalid("sources", 'apply only to traffic="dispatch-combine"', "to leave them out, or that traffic")
         counts = floats(sources, "sources", 3, "[layers, ranks, experts]")
         if counts.size == 0:
             raise invalid("sources", f"shape {list(counts.shape)}", "[layers, ranks, experts], each 1 or more")
@@ -324,7 +324,7 @@ def place(
     recordings = as_list(profile, RoutingProfile, "profile")
     if across is not None:
         if len(recordings) == 1:
-            raise invalid("across", "is for several recordings", "to leave it out, or several recordings")
+            raise invalid("across", "applies only to several recordings", "to leave it out, or several recordings")
         options.set_across(choice(across, "across", get_args(Across)) == "sum")
     machine = machine_of(ranks, nodes, topology)
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
@@ -333,14 +333,15 @@ def place(
     how = Reading(num_experts, axes, columns, layers=layers, model=model)
     given_judges = [] if judge is None else as_list(judge, RoutingProfile, "judge")
     if all(isinstance(each, RoutingProfile) for each in [*recordings, *given_judges]):
-        how.refuse("is for files", but=("model",))
+        how.refuse("applies only to files, but profile and judge have none", but=("model",))
     own = read_recordings(recordings, how, "profile", "if told")
     of_groups = ""
     if model is not None and num_groups is None and redundant_experts == 0:
         config = file_path(model, "model")
         of_groups = options.keep_groups_of_model(config, own[0].profile.num_experts, machine.num_ranks)
     if model is not None and not time.is_given() and judge is None and not has_files and not of_groups:
-        raise invalid("model", "has no effect on profiles alone", "files, or with tokens_per_step, tflops or link")
+        right = "files, or tokens_per_step, tflops or link as well"
+        raise invalid("model", "has no effect on RoutingProfile objects alone", right)
     natives = [each.profile for each in own]
     judges = _judges(given_judges, how, own[0])
     step = time.step_model(machine, topology is not None, own[0]) if time.is_given() else None

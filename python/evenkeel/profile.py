@@ -84,11 +84,11 @@ class RoutingProfile:
             raise invalid("path", "a profile comes from a file or from loads", "one of the two")
         if path is not None:
             if transitions is not None:
-                raise invalid("transitions", "the file has its own", "to leave it out")
+                raise invalid("transitions", "cannot be combined with path: the file has its own", "to leave it out")
             read = how.read(path)
             self._native, self._notes, self._axes = read.profile, read.notes, read.axes or None
             return
-        how.refuse("is about a file, and there is none", but=("num_experts", "layers"))
+        how.refuse("applies only to a file, but loads are given", but=("num_experts", "layers"))
         counted = integers(loads, "loads", 2, "[layers, experts]")
         if 0 in counted.shape:
             raise invalid("loads", f"shape {list(counted.shape)}", "[layers, experts], each 1 or more")

@@ -115,7 +115,8 @@ def _kept_groups(num_groups: int | None, num_nodes: int, algorithm: Any) -> tupl
     if not algorithm.name.endswith("_hierarchical"):
         return 1, 1
     if num_groups is None or num_groups % num_nodes != 0:
-        raise invalid("num_groups", f"{num_groups} under {algorithm.name}", f"a multiple of the {num_nodes} nodes")
+        right = f"a multiple of {num_nodes}, the number of nodes"
+        raise invalid("num_groups", f"{num_groups} under {algorithm.name}", right)
     return num_groups, num_nodes
 
 

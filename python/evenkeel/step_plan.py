@@ -196,11 +196,11 @@ def plan(
         )
     base = [] if base_load is None else integers(base_load, "base_load", 1, "[ranks]").tolist()
     if base_load is not None and not base:
-        raise invalid("base_load", "is empty", f"[{num_ranks}], or to leave it out")
+        raise invalid("base_load", "is empty", f"a number for each of the {num_ranks} ranks, or to leave it out")
     if machine is not None and machine.num_ranks != num_ranks:
-        raise invalid("topology", f"has {machine.num_ranks} ranks", f"one of {num_ranks} ranks")
+        raise invalid("topology", f"has {machine.num_ranks} ranks", f"a topology of {num_ranks} ranks")
     if chosen == "ep" and borrow_slots is not None:
-        raise invalid("borrow_slots", "ep borrows nothing", "level, or to leave it out")
+        raise invalid("borrow_slots", "planner ep borrows nothing", "planner level, or to leave it out")
     links = _links(machine, experts, model, cost, device, expert_bytes, backward)
     made = _native.plan(
         counts,
@@ -315,14 +315,14 @@ def _links(
         about_links = {"model": model, "cost": cost, "device": device, "expert_bytes": expert_bytes}
         for name, value in (about_links | {"backward": backward or None}).items():
             if value is not None:
-                raise invalid(name, "needs topology", "topology beside it, or to leave it out")
+                raise invalid(name, "needs topology", "topology as well, or to leave it out")
         return None
     if model is None:
         raise invalid("topology", "needs model", "model, which says how large an expert is")
     if cost is not None and device is not None:
         raise invalid("device", "is already given by cost", "to leave it out")
     if cost is None and device is None:
-        raise invalid("topology", "needs the rates of a rank", "cost or device")
+        raise invalid("topology", "needs cost or device, which say how fast a rank is", "one of them as well")
     return _native.StepLinks.of_model(
         topology,
         file_path(model, "model"),
@@ -363,10 +363,11 @@ def _counts(
     if array.ndim == 2:
         counts = integers(array, "loads", 2, "")
         if ranks is not None and ranks != counts.shape[0]:
-            raise invalid("ranks", f"{ranks} ranks, but there are counts of {counts.shape[0]}", "as many as rows")
+            why = f"{ranks} ranks, but loads has counts of {counts.shape[0]}"
+            raise invalid("ranks", why, f"{counts.shape[0]}, or to leave it out")
         return _native.Counts.of_sources(counts), counts.shape[1], counts.shape[0]
     if ranks is None and where is None:
-        raise invalid("ranks", "loads by expert do not say how many there are", "1 or more")
+        raise invalid("ranks", "is missing, and loads by expert do not give it", "the number of ranks")
     by_expert = integers(array, "loads", 1, "[experts], or counts [ranks, experts]")
     num_ranks = ranks if ranks is not None else where.num_ranks if where else 0
     return _native.Counts.of_loads(by_expert, num_ranks), by_expert.shape[0], num_ranks
@@ -376,7 +377,7 @@ def _require_layers(loads: ArrayLike | RoutingProfile, placement: Placement | No
     """If neither loads nor placement have several layers or a layer number, only layer 0 is valid."""
     several = [each for each in (loads, placement) if isinstance(each, RoutingProfile | Placement)]
     if layer not in (None, 0) and all(each.num_layers == 1 and each.layers is None for each in several):
-        raise invalid("layer", f"{layer}, but there is one layer", "0, or leave it out")
+        raise invalid("layer", f"{layer}, but there is one layer", "0, or to leave it out")
 
 
 def _row_of(profile: RoutingProfile, layer: int | None) -> int:
@@ -385,7 +386,8 @@ def _row_of(profile: RoutingProfile, layer: int | None) -> int:
     if layer is None:
         if len(layers) == 1:
             return 0
-        raise invalid("layer", f"the profile has {len(layers)} layers", f"{_ranges(layers)}, or plan_layers()")
+        why = f"is missing, but the profile has {len(layers)} layers"
+        raise invalid("layer", why, f"{_ranges(layers)}, or plan_layers()")
     if layer in layers:
         return layers.index(layer)
     if len(layers) == 1 and profile.layers is None:

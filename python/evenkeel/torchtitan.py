@@ -167,7 +167,7 @@ def balanced_experts(
     if config._owner is not RoutedExperts:  # not isinstance(): torchtitan's LoRA may have frozen the configuration
         raise invalid(
             "routed_experts",
-            f"is {type(config).__qualname__}, whose forward would be lost",
+            f"is {type(config).__qualname__}, whose forward this would replace",
             "torchtitan's RoutedExperts",
         )
     borrow_slots = slots_of(mode, slots)
@@ -186,7 +186,7 @@ def _check_exchanged(dispatcher: LocalTokenDispatcher.Config) -> None:
     if type(dispatcher) not in (AllToAllTokenDispatcher.Config, LocalTokenDispatcher.Config):
         raise invalid(
             "token_dispatcher",
-            f"is {type(dispatcher).__qualname__}, whose place ours takes",
+            f'is {type(dispatcher).__qualname__}, which mode="exchange" would replace',
             'torchtitan\'s own all-to-all (moe_comm_backend="standard"), or mode="slots", which keeps the dispatcher',
         )
 
@@ -199,13 +199,13 @@ def _check_carrying(dispatcher: LocalTokenDispatcher.Config) -> None:
     if isinstance(dispatcher, MinimalAsyncEPTokenDispatcher.Config):
         raise invalid(
             "token_dispatcher",
-            f"is {name}, which has one buffer in a process: for the experts alone, or for experts and slots",
+            f"is {name}, whose one buffer in a process is for one number of experts, so not for slots too",
             'another moe_comm_backend, such as "standard"',
         )
     if isinstance(dispatcher, DeepEPTokenDispatcher.Config) and dispatcher.cudagraphable:
-        raise invalid("cudagraphable", "leaves out the host, which reads counts to plan a step", "False")
+        raise invalid("cudagraphable", "keeps counts from the host, which needs them to plan", "False")
     if isinstance(dispatcher, HybridEPTokenDispatcher.Config) and dispatcher.non_blocking_capacity_factor is not None:
-        raise invalid("non_blocking_capacity_factor", "leaves out the host, which reads counts to plan a step", "None")
+        raise invalid("non_blocking_capacity_factor", "keeps counts from the host, which needs them to plan", "None")
 
 
 def _local(parameter: torch.Tensor) -> torch.Tensor:

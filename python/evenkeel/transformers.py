@@ -107,8 +107,8 @@ def register(
     if placement is not None:
         raise invalid(
             "placement",
-            "transformers gives each rank a contiguous range of the experts, so it is built into the checkpoint",
-            "none here, and a model loaded from what `evenkeel permute CHECKPOINT --placement FILE -o DIR` writes",
+            "transformers gives each rank a contiguous range of experts, so the checkpoint must hold the placement",
+            "to leave it out, and to load what `evenkeel permute CHECKPOINT --placement FILE -o DIR` writes",
         )
     limit, borrow_slots = budget_bytes(budget), slots_of(mode, slots)
     decided = planner, capacity_factor, min_segment, imbalance_threshold
@@ -127,7 +127,8 @@ def _check_dispatcher(mode: str, dispatcher: object) -> None:
     if dispatcher is None:
         return
     if mode != "slots":
-        raise invalid("dispatcher", 'is for mode="slots", but mode is "exchange"', 'mode="slots", or to leave it out')
+        why = 'applies only to mode="slots"; mode is "exchange"'
+        raise invalid("dispatcher", why, 'mode="slots", or to leave it out')
     if not (isinstance(dispatcher, type) and issubclass(dispatcher, EPImplementation)):
         raise invalid("dispatcher", f"is {dispatcher!r}", "a class of transformers' EPImplementation")
 
@@ -137,7 +138,7 @@ def _require_free(name: str) -> None:
     if name in implementations and not issubclass(implementations[name], EvenkeelEP):
         raise invalid(
             "name",
-            f'"{name}" is {implementations[name].__name__}, which would be gone',
+            f'"{name}" is {implementations[name].__name__}, which would be replaced',
             f'a name of your own, such as "{NAME}"',
         )
 
@@ -158,7 +159,7 @@ def _warn_if_not_ours(module: nn.Module, arguments: object) -> None:
         loaded_with = f"ep_size={config.ep_size}, ep_implementation={config.ep_implementation!r}"
     warnings.warn(
         f"{type(model).__name__} runs without evenkeel, though evenkeel.transformers.register() was called: it is not "
-        f"balanced, and no budget holds. It was loaded with {loaded_with}; ours needs an ep_size above 1 and "
+        f"balanced, and no budget holds. It was loaded with {loaded_with}; evenkeel needs an ep_size above 1 and "
         f"ep_implementation={NAME!r}, or the name that was registered",
         stacklevel=4,  # the model's caller
     )
@@ -284,7 +285,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
             of_each = buffer.dim() > 0 and len(buffer) == self.experts.num_experts
             if of_each and not name.startswith("parametrizations."):
                 raise invalid(
-                    "experts", f"have a buffer of each expert, {name}", "parameters, which travel with experts"
+                    "experts", f"have a buffer of each expert, {name}", "parameters, since buffers do not move"
                 )
 
     def _at_home(self, weight: torch.Tensor) -> torch.Tensor:
@@ -364,7 +365,7 @@ class SlotsEP(EvenkeelEP):
             def experts_forward(rows: torch.Tensor, ids: torch.Tensor, ones: torch.Tensor) -> torch.Tensor:
                 if ids.shape != (len(rows), 1):
                     raise invalid(
-                        "dispatcher", f"gives experts ids {tuple(ids.shape)}", "[rows, 1], a row for each place"
+                        "dispatcher", f"gives experts ids {tuple(ids.shape)}", f"[{len(rows)}, 1], one id for each row"
                     )
                 made: torch.Tensor = run(rows, ids.squeeze(-1))
                 return made

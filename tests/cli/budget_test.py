@@ -69,7 +69,7 @@ class Budget(CommandTest):
 
     def test_what_has_no_meaning_is_refused(self):
         for words, message in [
-            (["--bins", "1,2"], "--bins: is about --chunks mact"),
+            (["--bins", "1,2"], "--bins: applies only to --chunks mact"),
             (["--chunks", "mact", "--bins", "4,2"], "--bins: '4,2'; allowed: chunk counts in ascending order"),
             (["--chunks", "mact", "--bins", "0,2"], "--bins: '0'"),
             (["--chunks", "0"], "--chunks: '0'"),

@@ -529,7 +529,7 @@ class Refusals(CompareTest):
         trace = self.here[0]
         for value in [0, -4, 10**9, "many"]:
             self.refused([trace, "--ranks", value], f"--ranks: '{value}'; allowed: a whole number in 1..65536")
-        self.refused([trace], "--ranks: is not given, nor is --topology; allowed: how many ranks there are")
+        self.refused([trace], "--ranks: is missing, and so is --topology; allowed: the number of ranks")
         for link, value in [("within", 0), ("within", 1e300), ("across", -1)]:
             self.write("bad.json", TOPOLOGY | {link: {"gigabytes_per_s": value}})
             self.refused([trace, "--topology", "bad.json"],
@@ -568,7 +568,7 @@ class Refusals(CompareTest):
 
     def test_a_timeline_or_sweep_that_says_nothing(self):
         self.refused([*self.here, "--timeline", "t.json"],
-                     "--timeline: needs to know what steps take; allowed: --model, and --cost or --device")  # fmt: skip
+                     "--timeline: needs to know how long steps take; allowed: --model, and --cost or --device")  # fmt: skip
         self.refused([*self.here, "--over", "ranks=2,4", "--csv", "s.csv"], "--csv: is for one comparison, not for --over; "
                      "allowed: to leave it out")  # fmt: skip
         self.refused([*self.here, "--over", "size=2"], "--over: 'size=2'; allowed: NAME=VALUE,VALUE,... with one NAME "

@@ -176,10 +176,10 @@ class Evaluate(PlacedTest):
         self.assertEqual(self.json(*words, "p.json", "--nodes", 2), self.evaluate(recording, "p.json", "--nodes", 2))
         for more in (["a.json"], ["s.json", "--from", "p.json"], ["s.json", "--placement", "a.json"]):
             self.assertEqual(self.json(*words, *more)["verdict"]["recordings"], 1)
-        without = "--ranks: is not given, nor is --topology, and s.json does not"
+        without = "--ranks: is missing, and neither --topology nor s.json gives it"
         self.assert_refused([*words, "s.json"], 2, "InvalidArgument", without)
         self.call("place", recording, "--ranks", 2, "-o", "two.json")
-        parts = ["--placement: two.json is for 2 ranks", f"{RANKS} ranks, as p.json"]
+        parts = ["--placement: two.json is for 2 ranks", f"{RANKS} ranks, like p.json"]
         self.assert_refused([*words, "p.json", "--placement", "two.json"], 2, "InvalidArgument", *parts)
 
     def test_a_move_starts_from_what_runs_now_and_its_prices_are_those_of_the_rates(self):

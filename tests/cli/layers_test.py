@@ -167,6 +167,6 @@ class ArraysWithoutNames(CommandTest):
                 self.assertEqual(json.loads(done.stdout)["axes"], {"two.npy": axes})
                 self.assertIn(f"note: two.npy: read as {axes}: ", done.stderr)
         words = ["profile", "two.npy", "--as", "trace", "--axes", "tokens,k"]
-        self.assert_refused(words, 2, "InvalidArgument", "--as: excludes --axes")
+        self.assert_refused(words, 2, "InvalidArgument", "--as: cannot be combined with --axes")
         parts = ["layers,experts: 4 layers of 2 experts", "tokens,k: 1 layer of 8 experts, 4 tokens, top-2"]
         self.assert_refused(["profile", "two.npy"], 2, "InvalidArgument", "--axes: ", *parts)

@@ -113,8 +113,8 @@ class Mpi(CommandTest):
 
     def test_what_is_wrong_is_said_once(self):
         for words, status, message in [
-            (["run", *SMALL, "--ranks", 5], 2, "--ranks: 5, but mpirun has started 3; allowed: 3, or to leave it out"),
-            (["run", *SMALL, "--trace", "no.npz"], 2, "--scenario: excludes --trace"),
+            (["run", *SMALL, "--ranks", 5], 2, "--ranks: 5, but mpirun has started 3 processes; allowed: 3, or"),
+            (["run", *SMALL, "--trace", "no.npz"], 2, "--scenario: cannot be combined with --trace"),
             (["run", "--trace", "no.npz"], 3, "no.npz"),
             (["run", *SMALL, "--two-levels"], 2, "--two-levels: needs --nodes or --topology"),
             (["run", *SMALL, "--nodes", 2], 2, "--nodes: 3 ranks do not divide evenly over 2 nodes"),

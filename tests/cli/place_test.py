@@ -88,7 +88,7 @@ class Place(CommandTest):
     def test_options_that_make_no_sense_are_refused_by_name(self):
         copies = ["--ranks", 4, "--redundant-experts", 4]
         for words, parts in [
-            ([], ["--ranks: is not given"]),
+            ([], ["--ranks: is missing"]),
             (["--ranks", 4, "--nodes", 3], ["--nodes: 4 ranks"]),
             (["--ranks", 4, "--topology", "8xh100"], ["--ranks: 4, but 8xh100 has 8"]),
             (["--topology", "8xh100", "--nodes", 2], ["--nodes"]),
@@ -110,7 +110,7 @@ class Place(CommandTest):
             (["--ranks", 4, "--assignment-us", "1"], ["--assignment-us", "joint"]),
             (["--ranks", 4, "--across", "sum"], ["--across", "several recordings"]),
             (["--ranks", 4, "--steps"], ["does not say its steps"]),
-            (["--ranks", 4, "--step-tokens", 5], ["is for --steps"]),
+            (["--ranks", 4, "--step-tokens", 5], ["applies only to --steps"]),
         ]:  # fmt: skip
             with self.subTest(words=words):
                 self.assert_refused(["place", "profile.json", *words], 2, "InvalidArgument", *parts)

@@ -138,7 +138,7 @@ class Plan(CommandTest):
             ([*words, "--expert-bytes", "0"], "--expert-bytes: an expert has 0 bytes; allowed: 1..1e15 bytes"),
             ([*words, "--expert-bytes", "8000TB"], "--expert-bytes: an expert has 8e+15 bytes"),
             (words[:4] + words[6:], "--topology: needs --model"),
-            (words[:-2], "--topology: needs the rates of a rank"),
+            (words[:-2], "--topology: needs --cost or --device"),
             ([*words[:2], "--topology", "8xh100", *words[4:]], "--topology: 8 ranks, but counts.json has counts of 4"),
         ]:
             self.assert_refused(changed, 2, "InvalidArgument", message)

@@ -33,7 +33,7 @@ class Run(CommandTest):
         words = ["run", "--scenario", "balanced", *SMALL, "--ranks", 4, "--tokens", 16]
         for more, parts in [
             (["--nodes", "host"], ["--nodes: 'host'; allowed: a whole number in 1..4, or hosts"]),
-            (["--deadline", 3], ["--deadline: is about the ranks of --backend mpi"]),
+            (["--deadline", 3], ["--deadline: applies only to --backend mpi"]),
             (["--nodes", "hosts"], ["--nodes: hosts, but all ranks are threads on this host"]),
             (["--topology", "2x8xh100"], ["--topology: has 16 ranks, but the run has 4"]),
             (["--topology", "2x8xh100", "--nodes", 2], ["--nodes: is already given by --topology"]),

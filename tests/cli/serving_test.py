@@ -193,14 +193,14 @@ class Serving(CommandTest):
         for words, option, part in [
             *[([*qwen, option, 2], option, "has no meaning without --serve") for option in (
                 "--sequences", "--context", "--tokens", "--redundant-experts", "--slots", "--expert-bytes")],
-            *[([*served, option, value], option, "is for training") for option, value in [
+            *[([*served, option, value], option, "applies only to training") for option, value in [
                 ("--gpus", 8), ("--seq", 8), ("--micro-batch", 2), ("--recompute", "none"), ("--cross-entropy", "fused"),
                 ("--with", "fsdp"), ("--without", "logits"), ("--borrowed-experts", 1), ("--allocation-granule", 512),
                 ("--static-bytes", 0), ("--bins", 1), ("--steps", "0:1")]],
-            ([*served, "--paper"], "--paper", "is for training"),
-            ([*qwen, "--bytes", "cache=1"], "--bytes", "cache=N beside --serve"),
+            ([*served, "--paper"], "--paper", "applies only to training"),
+            ([*qwen, "--bytes", "cache=1"], "--bytes", "cache applies only with --serve"),
             ([*served, "--bytes", "gradient=2"], "--bytes", "activation, weight and cache"),
-            ([*served, "--parallel", "cp=2"], "--parallel", "cp beside --serve"),
+            ([*served, "--parallel", "cp=2"], "--parallel", "cp cannot be combined with --serve"),
             ([*served, "--parallel", "tp=4,ep=8,dp=3"], "--parallel", "dp=2 or a multiple"),
             ([*served, "--parallel", "ep=256"], "--parallel", "the model has 128 experts"),
             ([*served, "--sequences", 0], "--sequences", "1..4294967296"),

@@ -179,7 +179,7 @@ class Rates(shared.PlacedTest):
             ([*model, "--tflops", 1], ["--tflops: needs --tokens-per-step"]),
             ([*tokens, "--cost", "c.json", "--tflops", 1], ["--tflops: is already given by --cost"]),
             ([*tokens, "--cost", "c.json", "--device", "h100"], ["--device: is already given by --cost"]),
-            ([*tokens, "--device", "h100", "--tflops", 1, "--link", 1], ["--device: has no effect beside"]),
+            ([*tokens, "--device", "h100", "--tflops", 1, "--link", 1], ["--device: has no effect when"]),
             ([*tokens, "--device", "v100"], ["no device 'v100'", "a100, h100, h200, b200, mi300x"]),
         ]:
             for command in (["place"], ["evaluate", "--placement", "p.json"]):

@@ -56,7 +56,7 @@ TEST(Progress, BlamesTheRankThatHasHandedOverLeast) {
       },
       peers);
   for (const std::string& message : messages)
-    EXPECT_EQ(message, "combine did not end within 1.5 s: rank 1 has handed over 4 operations, others 7");
+    EXPECT_EQ(message, "combine did not end within 1.5 s: rank 1 has enqueued 4 operations, others 7");
   EXPECT_EQ(peers, (std::vector<int>{1, 1, 1, 1}));
 }
 

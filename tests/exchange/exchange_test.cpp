@@ -376,7 +376,7 @@ TEST(Dispatch, RefusesChoicesCountsAndAPlanThatAreNotOfOneStep) {
   EXPECT_EQ(refusal([&](TopK&, Counts&, StepPlan& plan) { plan_of(others, 4, 1, plan); }),
             "plan: has 4 experts; allowed: 3, as in the counts");
   EXPECT_EQ(refusal([&](TopK&, Counts&, StepPlan& plan) { plan_of(others, 4, 2, plan); }),
-            "counts: have 1 ranks and the plan has 2; allowed: the communicator's 1");
+            "counts: have 1 ranks, and the plan has 2; allowed: the communicator's 1 in both");
   const std::vector<std::int64_t> loads{1, 2, 0};
   EXPECT_EQ(refusal([&](TopK&, Counts& counts, StepPlan&) { counts = Counts::of_loads(loads, 1); }),
             "counts: have only total loads; allowed: counts by rank");

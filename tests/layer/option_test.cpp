@@ -116,7 +116,7 @@ TEST(MoeLayerConstruction, IsRefusedWhereStatesOfOtherLayersKeepWhatItNeeds) {
                     static_cast<int>((kBudget - first.layer().least_budget()) / kStateBytes);
                 RankLayer second(small_problem(), comm, arena, options);
               }),
-              Contains(HasSubstr("all layers made before the first step")));
+              Contains(HasSubstr("to make all layers before the first step")));
 }
 
 TEST(MoeLayerConstruction, RefusesWhatNoLayerCanBe) {

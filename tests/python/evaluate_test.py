@@ -88,13 +88,13 @@ class Evaluate(EvaluateTest):
             ((profile, [], 4), {}, ek.InvalidArgument, "placements: is an empty list"),
             (([profile, 3], placement, 4), {}, ek.InvalidArgument, "recordings: is a int; allowed: a RoutingProfile"),
             ((profile, [profile], 4), {}, ek.InvalidArgument, "placements: is a RoutingProfile; allowed: a Placement"),
-            ((profile, [placement, ek.Placement.contiguous(3, 16, 2)]), {}, ek.InvalidArgument, "for 2 ranks; allowed: one for 4"),
+            ((profile, [placement, ek.Placement.contiguous(3, 16, 2)]), {}, ek.InvalidArgument, "for 2 ranks; allowed: a placement for 4"),
             ((profile, placement, 4), {"tflops": 1}, ek.InvalidArgument, "tflops: needs model"),
             ((profile, placement, 4), {"model": CONFIG, "tflops": 1}, ek.InvalidArgument, "tflops: needs tokens_per_step"),
             ((profile, placement, 4), {"model": CONFIG, "cost": "c.json", "tflops": 1}, ek.InvalidArgument, "tflops: is already given by cost"),
             ((profile, placement, 4), {"model": CONFIG, "tokens_per_step": 5}, ek.InvalidArgument, "model: has 32 experts a layer, but recording 0 has 16"),
-            ((self.folder / "r.npz", placement, 4), {"step_tokens": 9}, ek.InvalidArgument, "step_tokens: is for traces"),
-            ((profile, placement, 4), {"num_experts": 16}, ek.InvalidArgument, "num_experts: is about files"),
+            ((self.folder / "r.npz", placement, 4), {"step_tokens": 9}, ek.InvalidArgument, "step_tokens: applies only to traces"),
+            ((profile, placement, 4), {"num_experts": 16}, ek.InvalidArgument, "num_experts: applies only to files"),
             ((profile, placement, 4), {"as_": "profile"}, ek.InvalidArgument, "as_: 'profile'"),
             ((profile, placement, 4), {"step_tokens": 0}, ek.InvalidArgument, "step_tokens: 0"),
             ((self.folder / "none.npz", placement, 4), {}, ek.ParseError, "none.npz: cannot be opened"),
@@ -143,7 +143,7 @@ class VerdictOfPlace(EvaluateTest):
         for named, error, message in [
             ({"judge": wide}, ek.InvalidArgument, "judge: recording 0 has 12 experts; allowed: 16, as recording 0 has"),
             ({"judge": self.folder / "none.npz"}, ek.ParseError, "none.npz: cannot be opened"),
-            ({"model": CONFIG}, ek.InvalidArgument, "model: has no effect on profiles alone"),
+            ({"model": CONFIG}, ek.InvalidArgument, "model: has no effect on RoutingProfile objects alone"),
         ]:  # fmt: skip
             with self.subTest(message=message):
                 self.assert_raises(error, message, ek.place, profile, 4, **named)

@@ -121,7 +121,7 @@ class Moves(LiveTest):
         np.testing.assert_array_equal(ours, live)
         self.assertEqual(
             line,
-            "evenkeel: nothing moves, max/mean 1.5000 on the last window; 1.0000 is in reach, and EVENKEEL_MAX_MOVES is 1",
+            "evenkeel: nothing moves, max/mean 1.5000 on the last window; the best map found has 1.0000, but EVENKEEL_MAX_MOVES is 1",
         )
 
 
@@ -135,9 +135,9 @@ class InFull(LiveTest):
 
     def test_where_the_map_in_use_is_no_start(self):
         for live, why in [
-            (np.tile(np.arange(16), (LAYERS, 1)), "the map in use has 16 physical experts, and 24 are asked for: "),
-            (np.tile(np.arange(32) % 16, (LAYERS, 1)), "the map in use has 32 physical experts, and 24 are asked for"),
-            (np.tile(np.r_[np.arange(20) % 16, [-1] * 4], (LAYERS, 1)), "layer 0 has empty slots, such as 20: "),
+            (np.tile(np.arange(16), (LAYERS, 1)), "the map in use has 16 physical experts, but 24 are requested: "),
+            (np.tile(np.arange(32) % 16, (LAYERS, 1)), "the map in use has 32 physical experts, but 24 are requested"),
+            (np.tile(np.r_[np.arange(20) % 16, [-1] * 4], (LAYERS, 1)), "layer 0 has empty slots, such as slot 20: "),
         ]:
             with self.subTest(why=why):
                 self.check(live, why)
@@ -259,7 +259,7 @@ class NoLoads(LiveTest):
         rank = Rank(np.tile(np.r_[np.arange(16), [-1] * 8], (LAYERS, 1)))
         with self.assertLogs(LOGGER, "WARNING") as caught:
             ours = rank.rebalance(self.broken(np.nan))
-        self.assertIn("placed anew as if all were equal", caught.output[0])
+        self.assertIn("placed anew as if all loads were equal", caught.output[0])
         self.assertEqual({(at, e) for at, _, e in homes(ours)}, {(at, e) for at in range(3) for e in range(16)})
 
     def test_ranks_but_the_first_say_it_at_a_lower_level(self):

@@ -50,9 +50,7 @@ class Place(PackageTest):
         (of_one,) = known.notes
         self.assertIn("made from one recording", of_one)
         self.assertEqual(len(spread.notes), 2)
-        self.assert_raises(
-            ek.InvalidArgument, "sources: are for dispatch-combine", ek.place, profile, 4, sources=sources
-        )
+        self.assert_raises(ek.InvalidArgument, "sources: apply only to traffic=", ek.place, profile, 4, sources=sources)
 
     def test_a_result_is_a_placement_and_its_file_says_who_made_it(self):
         profile = random_profile(1)
@@ -90,7 +88,7 @@ class Place(PackageTest):
             ek.place(path, ranks=2)
         placed = ek.place(path, ranks=2, axes="layers,experts", layers=[3, 4], judge=path)
         self.assertEqual((placed.layers, len(placed.judged)), ([3, 4], 1))
-        with self.assertRaisesRegex(ek.InvalidArgument, "axes: is for files"):
+        with self.assertRaisesRegex(ek.InvalidArgument, "axes: applies only to files"):
             ek.place(ek.RoutingProfile(loads=loads), ranks=2, axes="layers,experts")
 
     @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
@@ -133,14 +131,14 @@ class Place(PackageTest):
         start = {"ranks": 4, "from_": ek.Placement.contiguous(4, 16, 4), "max_moves": 3}
         for named, error, message in [
             ({"ranks": 0}, ek.InvalidArgument, "ranks: 0"),
-            ({}, ek.InvalidArgument, "ranks: is not given, nor is topology"),
+            ({}, ek.InvalidArgument, "ranks: is missing, and so is topology"),
             ({"ranks": 4, "solver": "best"}, ek.InvalidArgument, "solver: 'best'; allowed: fast, exact"),
-            ({"ranks": 4, "across": "sum"}, ek.InvalidArgument, "across: is for several recordings"),
-            ({"ranks": 4, "assignment_us": 3}, ek.InvalidArgument, 'assignment_us: is for objective="joint"'),
+            ({"ranks": 4, "across": "sum"}, ek.InvalidArgument, "across: applies only to several recordings"),
+            ({"ranks": 4, "assignment_us": 3}, ek.InvalidArgument, 'assignment_us: applies only to objective="joint"'),
             ({"ranks": 4, "dispatch": "fixed"}, ek.InvalidArgument, "dispatch: 'fixed'; allowed: even, static, nearest"),
             ({**start, "redundant_experts": "auto"}, ek.InvalidArgument, "from_: does not work with redundant"),
             ({"ranks": 4, "time_limit": float("nan")}, ek.InvalidArgument, "time_limit: nan"),
-            ({"ranks": 4, "max_moves": 3}, ek.InvalidArgument, "goes with max_moves"),
+            ({"ranks": 4, "max_moves": 3}, ek.InvalidArgument, "must be given together with max_moves"),
         ]:  # fmt: skip
             with self.subTest(message=message):
                 self.assert_raises(error, message, ek.place, profile, **named)

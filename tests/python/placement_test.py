@@ -49,7 +49,7 @@ class Placements(PackageTest):
         self.assertEqual(ek.Placement.load(self.folder / "t.yaml", num_ranks=2, layers=[3, 4]).homes(1, 0), [1])
         uneven, path = ek.Placement([[0, 0, 0, 1]]), self.folder / "file.json"
         self.assert_raises(ek.InvalidArgument, "format: 'deepspeed'", uneven.save, path, "deepspeed")
-        self.assert_raises(ek.InvalidArgument, "num_hidden_layers: is for", uneven.save, path, num_hidden_layers=1)
+        self.assert_raises(ek.InvalidArgument, "num_hidden_layers: applies", uneven.save, path, num_hidden_layers=1)
         self.assert_raises(ek.Unsupported, "layer 0", uneven.save, path, "sglang")
         self.assert_raises(ek.InvalidArgument, "ends in .json", uneven.save, self.folder / "file", "sglang")
         self.assertFalse(path.exists())

@@ -84,7 +84,7 @@ class Plan(PackageTest):
                 "backward: needs topology",
             ),
             ({"model": None}, "topology: needs model"),
-            ({"device": None}, "topology: needs the rates of a rank"),
+            ({"device": None}, "topology: needs cost or device"),
             ({"cost": "cost.json"}, "device: is already given by cost"),
             ({"device": "abacus"}, "device: "),
             ({"expert_bytes": 0}, "expert_bytes: 0"),
@@ -109,7 +109,7 @@ class Plan(PackageTest):
         self.assertEqual((plan.num_ranks, plan.rank_loads.tolist()), (2, [100, 100]))
         self.assertEqual([(s.rank, s.begin, s.end) for s in plan.segments[1]], [(0, 0, 40), (1, 40, 50)])
         self.assertEqual([(t.expert, t.sender, t.receiver) for t in plan.transfers], [(1, 0, 1)])
-        self.assert_raises(ek.InvalidArgument, "ranks: 3 ranks, but there are counts of 2", ek.plan, counts, 3)
+        self.assert_raises(ek.InvalidArgument, "ranks: 3 ranks, but loads has counts of 2", ek.plan, counts, 3)
 
     def test_takes_the_layer_of_a_profile_and_of_a_placement(self):
         profile = ek.RoutingProfile(loads=[[10, 20, 30], [7, 8, 9]])
@@ -155,9 +155,13 @@ class Plan(PackageTest):
         for given, named, message in [
             (profile, {"layers": [4]}, "layers: 4, but the profile has no such layer; allowed: 3, 5"),
             (profile, {"layers": []}, "layers: is empty"),
-            (profile, {"ranks": None}, "ranks: loads by expert do not say"),
+            (profile, {"ranks": None}, "ranks: is missing, and loads by expert"),
             (profile, {"placement": ek.Placement([[0, 1]])}, "placement: is for 2 experts on 2 ranks"),
-            (ek.RoutingProfile(loads=[[1, 2, 3]]), {"placement": several}, "layers: is not given, and the placement has 2 layers"),
+            (
+                ek.RoutingProfile(loads=[[1, 2, 3]]),
+                {"placement": several},
+                "layers: is not given, and the placement has 2 layers",
+            ),
             ([1, 2], {}, "loads: shape [2]; allowed: [layers, experts]"),
         ]:
             self.assert_raises(ek.InvalidArgument, message, ek.plan_layers, given, **{"ranks": 2} | named)
@@ -189,5 +193,5 @@ class Plan(PackageTest):
         ]:
             with self.subTest(message=message):
                 self.assert_raises(ek.InvalidArgument, message, ek.plan, [5, 6], **({"ranks": 2} | named))
-        self.assert_raises(ek.InvalidArgument, "ranks: loads by expert do not say", ek.plan, [5, 6])
+        self.assert_raises(ek.InvalidArgument, "ranks: is missing, and loads by expert", ek.plan, [5, 6])
         self.assert_raises(ek.InvalidArgument, "-1", ek.plan, [5, -1], 2)

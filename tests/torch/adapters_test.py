@@ -169,7 +169,7 @@ def adapted(rank: int, ranks: int, folder: str, model_type: str, ep: int, way: s
     torch.manual_seed(5 + rank)  # adapters start different on every rank
     models.spread = get_peft_model(models.spread, config)
     message = error_message(lambda: models.spread(torch.ones((1, 4), dtype=torch.int64)), ek.errors.InvalidArgument)
-    assert "allowed: evenkeel.transformers.share_adapters(model) first" in message, message
+    assert "allowed: to call evenkeel.transformers.share_adapters(model)" in message, message
     evenkeel.transformers.share_adapters(models.spread)
     for name, module in models.spread.named_modules():
         if "lora_" in name and isinstance(module, nn.Linear) and ".experts." not in name:
@@ -213,7 +213,7 @@ class AdaptersTest(unittest.TestCase):
         run_ranks(4, all_adapted, self.folder)
 
     def test_a_model_without_adapters_of_experts_is_refused(self) -> None:
-        with self.assertRaisesRegex(ek.errors.InvalidArgument, "model: has no adapters of experts; allowed: one that"):
+        with self.assertRaisesRegex(ek.errors.InvalidArgument, "model: has no adapters of experts; allowed: a PEFT"):
             evenkeel.transformers.share_adapters(nn.Linear(2, 2))
 
 

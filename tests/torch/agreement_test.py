@@ -212,7 +212,7 @@ class AgreementTest(unittest.TestCase):
         others, own = run_ranks(2, unlike_outputs, False)
         self.assertEqual((others[0], own[0]), ("CommError", "InvalidArgument"))
         for _, message in (others, own):
-            self.assertIn("experts: gave torch.float64 on rank 1, and torch.float32 on all ranks before", message)
+            self.assertIn("experts: returned torch.float64 on rank 1, but torch.float32 on all ranks in", message)
         self.assertIn("rank 1 failed (InvalidArgument", others[1])
 
     def test_a_rank_that_fails_in_a_checkpoint_s_backward_tells_the_others(self) -> None:

@@ -366,7 +366,7 @@ class BudgetTest(unittest.TestCase):
             self.assertGreater(finer, 6, "of a budget that no bin fits")
 
     def test_without_a_step_under_a_budget_there_is_nothing_to_say(self) -> None:
-        why = 'budgets: no step of this layer has run under a budget, such as "auto"'
+        why = 'budgets: this layer has run no step under a budget yet; set one, such as budget="auto"'
         self.assertEqual(run_ranks(2, before_any, SHAPES[0]), [[why, why]] * 2)
 
     def test_the_models_of_the_docs_take_what_the_benchmark_says(self) -> None:

@@ -154,13 +154,13 @@ class CostsTest(unittest.TestCase):
     def test_links_beside_which_options_decide_otherwise_are_refused(self) -> None:
         links = self.links("links.json")
         for options, message in [
-            ({"planner": "ep"}, "topology: ep does not know links; allowed: level, or no topology"),
-            ({"planner": "least-loaded"}, "topology: least-loaded does not know links"),
-            ({"costs": SpillCosts(1, 1, 1)}, "costs: are seconds, which topology says by link; allowed: a Machine"),
+            ({"planner": "ep"}, "topology: planner ep does not use links; allowed: planner level, or no topology"),
+            ({"planner": "least-loaded"}, "topology: planner least-loaded does not use links"),
+            ({"costs": SpillCosts(1, 1, 1)}, "costs: are SpillCosts, which have one rate for all links"),
             ({"topology": self.links("rooms.json", rooms=[2] * 4)}, "topology: the topology limits the experts of ranks"),
             ({"topology": 3}, "topology: is a int; allowed: a path"),
             ({"topology": self.links("alike.json", across={"gigabytes_per_s": 1e-4}), "costs": self.file,
-              "imbalance_threshold": 1.3}, "costs: have no effect with a fixed threshold"),
+              "imbalance_threshold": 1.3}, "costs: have no effect if imbalance_threshold"),
         ]:  # fmt: skip
             with self.subTest(message=message), self.assertRaisesRegex(ek.errors.InvalidArgument, message):
                 LayerOptions(**({"topology": links} | options))

@@ -163,10 +163,10 @@ def refused(rank: int, ranks: int) -> None:
     changes: tuple[tuple[dict[str, Any], str], ...] = (
         (
             {"experts": lambda r, s, w: unused(r, s, w) * outside},
-            f"use a tensor ({HIDDEN},) that wants a gradient and is not among their weights",
+            f"use a tensor ({HIDDEN},) that requires a gradient but is not in weights",
         ),
-        ({"experts": lambda r, s, w: unused(r, s, w)[1:]}, f"gave (11, {HIDDEN}) for rows (12, {HIDDEN})"),
-        ({"experts": lambda r, s, w: unused(r, s, w).detach()}, "gave an output without a gradient"),
+        ({"experts": lambda r, s, w: unused(r, s, w)[1:]}, f"returned shape (11, {HIDDEN}) for rows (12, {HIDDEN})"),
+        ({"experts": lambda r, s, w: unused(r, s, w).detach()}, "returned an output without a grad_fn"),
         ({"ids": ids[:, :0], "top_k": top_k[:, :0]}, numbers),
         ({"ids": ids.float()}, numbers),
         ({"ids": ids.bool()}, numbers),
@@ -175,9 +175,9 @@ def refused(rank: int, ranks: int) -> None:
             "changed their rows in place; allowed: operations that make new tensors",
         ),
         ({"experts": lambda r, s, w: unused(r, s, {"up": w["up"].mul_(2)})}, "changed their up in place"),
-        ({"experts": lambda r, s, w: (unused(r, s, w), None)}, "gave a tuple; allowed: one tensor"),
+        ({"experts": lambda r, s, w: (unused(r, s, w), None)}, "returned a tuple; allowed: one tensor"),
         ({"weights": list(own)}, "weights: is a list; allowed: a Mapping"),
-        ({"weights": {}}, "weights: is empty; allowed: at least one, [experts at home, ...]"),
+        ({"weights": {}}, "weights: is empty; allowed: at least one tensor, [experts at home, ...]"),
         (
             {"weights": {"up": torch.tensor(1.0)}},
             "weights['up']: a single number, but 4 are at home on rank 0; allowed: [4, ...]",
@@ -199,7 +199,7 @@ def refused(rank: int, ranks: int) -> None:
         said = refusal(lambda: ExpertParallel(E)(*(right | changed).values()))  # noqa: B023
         assert part in said, f"{said} lacks: {part}"
     options: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"layer": 0}, "layer: needs a placement"),
+        ({"layer": 0}, "layer: needs placement; allowed"),
         ({"budget": True}, "budget: True; allowed: a whole number"),
         ({"group": [0]}, "group: is a list; allowed: a ProcessGroup"),
         ({"num_experts": torch.tensor(2.0)}, "num_experts: tensor(2.); allowed: a whole number"),
@@ -375,7 +375,7 @@ class ExpertsTest(unittest.TestCase):
     def test_experts_are_refused_where_a_first_call_measures_them(self) -> None:
         said = run_ranks(1, refused_where_measured)[0]
         for message, part in zip(
-            said, ("changed their up in place", "gave a tuple", "wants a gradient and is not among") * 2, strict=True
+            said, ("changed their up in place", "returned a tuple", "requires a gradient but is not") * 2, strict=True
         ):
             if message != "nothing; 1 times":  # without gradients, an outside tensor is allowed
                 self.assertIn(part, message)
@@ -385,7 +385,7 @@ class ExpertsTest(unittest.TestCase):
 
         for training in (True, False):
             for message in run_ranks(2, refused_where_timed, training):
-                self.assertIn("gave a tuple", message)
+                self.assertIn("returned a tuple", message)
 
     def test_weights_of_float8_travel(self) -> None:
         self.assertEqual(run_ranks(2, quantized), [True, True])
@@ -431,7 +431,7 @@ class ExpertsTest(unittest.TestCase):
             ({"imbalance_threshold": "autp"}, "'autp'; allowed: auto, or max/mean from 0; did you mean 'auto'?"),
             ({"imbalance_threshold": -1.0}, "-1.0; allowed: auto"),
             ({"imbalance_threshold": None}, "None; allowed: auto"),
-            ({"imbalance_threshold": 1.3, "costs": SpillCosts(1, 1, 1)}, "costs: have no effect with a fixed"),
+            ({"imbalance_threshold": 1.3, "costs": SpillCosts(1, 1, 1)}, "costs: have no effect if imbalance"),
             ({"costs": (1, 2, 3)}, "costs"),
             ({"budget": 10**6, "chunk_bins": (n for n in (1, 2))}, "a list of numbers of chunks"),
             ({"budget": 10**6, "chunk_bins": [1, np.array([2])]}, "chunk_bins: array([2]); allowed: a whole number"),

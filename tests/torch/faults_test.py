@@ -227,8 +227,8 @@ class FaultsTest(unittest.TestCase):
 
     def test_a_rank_that_waits_for_another_group_is_not_named(self) -> None:
         for leaves, says in (
-            (False, "rank 1 is in all_reduce of torch's own, and has not come to counts of layer 7"),
-            (True, "rank 1 met a fault outside of this group (RuntimeError: ["),
+            (False, "rank 1 is inside torch, in all_reduce, and has not come to counts of layer 7"),
+            (True, "rank 1 was stopped by an error outside of this group (RuntimeError: ["),
         ):
             peer, message = run_ranks(4, waits_elsewhere, leaves, seconds=20)[0]
             self.assertEqual(peer, -1)
@@ -245,7 +245,7 @@ class FaultsTest(unittest.TestCase):
         self.assertEqual((named, own), (1, -1))
         require_documented("the same; this is what the late rank itself says", -1, answer)
         self.assertIn("rank 1 answers and was last in", message)
-        self.assertIn("the other ranks gave this one up: rank 1 answers and was last in", answer)
+        self.assertIn("the other ranks gave up on this rank: rank 1 answers and was last in", answer)
 
     def test_a_collective_that_all_came_to_ends_though_a_later_one_failed(self) -> None:
         done, failed = run_ranks(2, told_of_a_fault)[1]

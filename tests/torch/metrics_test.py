@@ -216,9 +216,9 @@ class MetricsTest(unittest.TestCase):
             self.assertEqual(found["phases"], {f"evenkeel: {phase}" for phase in phases})
 
     def test_what_has_no_layers_is_refused(self) -> None:
-        allowed = "one with ExpertParallel or ExpertSlots, or that was loaded with evenkeel.transformers"
+        allowed = "a model with ExpertParallel or ExpertSlots, or loaded with evenkeel.transformers"
         refused = [
-            f"model: Linear has no layer of evenkeel's; allowed: {allowed}",
+            f"model: Linear has no evenkeel layer; allowed: {allowed}",
             "trainer: is a Model; allowed: a transformers Trainer",
         ]
         self.assertEqual(self.found["refused"], refused)

@@ -205,7 +205,7 @@ class ModesTest(unittest.TestCase):
 
     def test_bins_that_say_nothing_are_refused(self) -> None:
         for options, said in (
-            ({"chunk_bins": [1, 2]}, "chunk_bins: there is no budget that chunks must fit"),
+            ({"chunk_bins": [1, 2]}, "chunk_bins: needs budget, which the chunks must fit"),
             ({"budget": 10**6, "chunk_bins": []}, "ascending numbers of chunks"),
             ({"budget": 10**6, "chunk_bins": [2, 1]}, "[2, 1]"),
             ({"budget": 10**6, "chunk_bins": [0, 1]}, "1..64"),

@@ -173,7 +173,7 @@ class WhatGenerateRuns(RecordTest):
         model, options = generating()
         options |= {"attention_mask": None, "input_ids": options["input_ids"][1:2]}
         ids, _ = chosen_by_hand(model, ".experts", lambda: model(options["input_ids"]))
-        message = "a forward goes on from a cache: the trace will not say its sequences"
+        message = "a forward goes on from a cache, so the trace will not say where sequences begin"
         with evenkeel.torch.record(model, self.path) as recording:
             cache = DynamicCache(config=model.config)
             first = model.generate(**options, cache=cache)
@@ -214,7 +214,7 @@ class WhatGenerateRuns(RecordTest):
                 return self(*ids)
 
         model = Loop(Bare())
-        message = "generate() of Loop does not say which sequences have ended"
+        message = "generate() of Loop is not that of transformers and does not say which sequences have ended"
         self.assert_refused(ek.Unsupported, message, model, run=lambda: model.generate(torch.tensor([[0]])))
 
     def test_a_loop_that_returns_other_tokens_than_it_ran_is_refused(self):
@@ -391,7 +391,7 @@ class ThreadsAndOtherCalls(RecordTest):
 
         model, options = generating()
         wrap = Wrap(model)
-        message = "whose generate() calls the base model, the base model"
+        message = "if a wrapper's generate() calls the base model, record the base model"
         self.assert_refused(ek.Unsupported, message, wrap, run=lambda: wrap.generate(**options))
         with evenkeel.torch.record(model, self.path):
             wrap.generate(**options)

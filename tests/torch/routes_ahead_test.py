@@ -201,7 +201,7 @@ def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
         with torch.no_grad():
             model(hidden)
         message = error_message(out.sum().backward, ek.InvalidArgument)
-        assert "routes_ahead: has ended, and backward computes layer" in message, message
+        assert "routes_ahead: the block has ended, but backward runs layer" in message, message
         first, second = (given.detach() + i for i in range(2))
         with routes_ahead(model, ids):
             out = model(first.requires_grad_())
@@ -309,15 +309,15 @@ class RoutesAheadTest(unittest.TestCase):
         for messages in run_ranks(2, refused, "tokens"):
             self.assertIn("1 ids of rank 1 in layer blocks.2 are outside -1..7", messages[0])
             self.assertIn("replay: is not the same on ranks 0 and 1: rank 0 has True, rank 1 has False", messages[1])
-            self.assertIn("is [40, 2, 2]; allowed: [..., 3, k], of the 3 layers of ours", messages[2])
+            self.assertIn("has shape [40, 2, 2]; allowed: [..., 3, k], for the model's 3 evenkeel layers", messages[2])
             self.assertIn("routed_experts: is of torch.float32; allowed: whole numbers", messages[3])
             self.assertIn("missing: 'none'; allowed: router, drop", messages[4])
-            self.assertIn("model: has no layer of ours", messages[5])
-            self.assertIn("has [39, 2] of layer blocks.0, whose step on this rank has [40, 2]", messages[6])
+            self.assertIn("model: has no evenkeel layer", messages[5])
+            self.assertIn("has ids [39, 2] for layer blocks.0, but its router on this rank chose [40, 2]", messages[6])
 
     def test_a_router_that_cannot_be_forced(self) -> None:
         for messages in run_ranks(2, refused, "router"):
-            self.assertIn("layer blocks.0 is given: its router calls no torch.topk of [tokens, 8] for 2", messages[6])
+            self.assertIn("ids of layer blocks.0: its router calls no torch.topk with k=2 on [tokens, 8]", messages[6])
 
 
 if __name__ == "__main__":

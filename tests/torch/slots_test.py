@@ -481,7 +481,7 @@ class SlotsTest(unittest.TestCase):
             self.assertEqual(said[1], "planner: 'least-loaded'; allowed: ep, level")
             self.assertEqual(said[2], "slots: 0; allowed: 1..2147483647")
             self.assertIn("slots: None; allowed", said[3])
-            self.assertIn("3 are at home on 2 ranks as [1, 2]; allowed: as many on each rank", said[4])
+            self.assertIn("3 experts are at home on 2 ranks as [1, 2]; allowed: equally many on each", said[4])
             self.assertRegex(
                 said[5], f"dispatcher: brought 3 rows to rank {rank}; allowed: 8, one for each|rank . failed"
             )

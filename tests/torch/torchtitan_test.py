@@ -313,19 +313,19 @@ class TorchtitanTest(unittest.TestCase):
 
     def test_what_is_refused(self) -> None:
         dispatcher, option, size, experts, buffer, static, budget, slots, links, degree = run_ranks(1, refusals)[0]
-        self.assertIn("DeepEPTokenDispatcher.Config, whose place ours takes", dispatcher)
+        self.assertIn('DeepEPTokenDispatcher.Config, which mode="exchange" would replace', dispatcher)
         self.assertIn(
             'allowed: torchtitan\'s own all-to-all (moe_comm_backend="standard"), or mode="slots"', dispatcher
         )
-        self.assertIn("MinimalAsyncEPTokenDispatcher.Config, which has one buffer in a process", buffer)
-        self.assertIn("non_blocking_capacity_factor: leaves out the host", static)
-        self.assertIn("budget: cuts a step into chunks, which slots do not", budget)
-        self.assertIn('slots: is for mode="slots", but mode is "exchange"', slots)
-        self.assertIn("topology: ep does not know links", links)
+        self.assertIn("MinimalAsyncEPTokenDispatcher.Config, whose one buffer in a process", buffer)
+        self.assertIn("non_blocking_capacity_factor: keeps counts from the host", static)
+        self.assertIn('budget: cuts a step into chunks, which mode="slots" cannot do', budget)
+        self.assertIn('slots: applies only to mode="slots"; mode is "exchange"', slots)
+        self.assertIn("topology: planner ep does not use links", links)
         self.assertEqual(option, "planner: 'best'; allowed: ep, least-loaded, level")
         self.assertIn('budget: "much" is not a size', size)
         self.assertEqual(degree, "expert_parallel_degree: is 3; allowed: a divisor of 64, the number of experts")
-        self.assertIn("Theirs.Config, whose forward would be lost; allowed: torchtitan's RoutedExperts", experts)
+        self.assertIn("Theirs.Config, whose forward this would replace; allowed: torchtitan's RoutedExperts", experts)
 
 
 if __name__ == "__main__":

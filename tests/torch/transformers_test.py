@@ -197,7 +197,7 @@ class TransformersTest(unittest.TestCase):
         ours = {"fsdp_size": 2, "ep_size": 2, "ep_implementation": "evenkeel"}
         alone, stock = ours | {"ep_size": 1}, ours | {"ep_implementation": "all_to_all"}
         for loads, said in (
-            ([alone, alone], "loaded with ep_size=1, ep_implementation='evenkeel'; ours needs an ep_size above 1"),
+            ([alone, alone], "loaded with ep_size=1, ep_implementation='evenkeel'; evenkeel needs an ep_size above 1"),
             ([stock], "loaded with ep_size=2, ep_implementation='all_to_all'; ours"),
             ([{}], "Qwen3MoeForCausalLM runs without evenkeel, though .* loaded with no distributed_config"),
         ):
@@ -210,7 +210,7 @@ class TransformersTest(unittest.TestCase):
         for name in ("all_to_all", "auto"):
             before = EPImplementationInterface()[name]
             with self.assertRaisesRegex(
-                ek.errors.InvalidArgument, f'name: "{name}" is .*, which would be gone; allowed'
+                ek.errors.InvalidArgument, f'name: "{name}" is .*, which would be replaced; allowed'
             ):
                 evenkeel.transformers.register(name)
             self.assertIs(EPImplementationInterface()[name], before)
@@ -238,7 +238,7 @@ class TransformersTest(unittest.TestCase):
         self.assertEqual(len(done.stdout.splitlines()), 2)
 
     def test_options_are_checked_at_once(self) -> None:
-        said = "placement: .* allowed: none here, and a model loaded from what `evenkeel permute CHECKPOINT"
+        said = "placement: .* allowed: to leave it out, and to load what `evenkeel permute CHECKPOINT"
         with self.assertRaisesRegex(ek.errors.InvalidArgument, said):
             evenkeel.transformers.register(placement=ek.Placement.contiguous(1, 8, 2))
         links = {"planner": "ep", "topology": "2x8xh100"}

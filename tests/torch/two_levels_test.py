@@ -352,11 +352,11 @@ class TwoLevelsTest(unittest.TestCase):
             with self.assertRaisesRegex(ek.errors.InvalidArgument, "nodes: .*allowed: .*" + re.escape(right)):
                 LayerOptions(nodes=nodes)  # type: ignore[arg-type]
         with self.assertRaisesRegex(
-            ek.errors.InvalidArgument, 'nodes: says how our exchange .*allowed: mode="exchange"'
+            ek.errors.InvalidArgument, 'nodes: applies only to evenkeel.s exchange.*allowed: mode="exchange"'
         ):
             evenkeel.transformers.register(mode="slots", nodes=2)
         divides, left_out, twice, outside, slots, ahead = run_ranks(4, refused)[2]
-        self.assertIn("nodes: 4 ranks do not divide into nodes of 3; allowed: a divisor", divides)
+        self.assertIn("nodes: 3 ranks per node do not divide 4 ranks; allowed: a divisor of 4, or the ranks", divides)
         self.assertIn("nodes: rank 3 is in no node; allowed: each of the ranks 0..3 once", left_out)
         self.assertIn("nodes: rank 1 is named twice", twice)
         self.assertIn("nodes: rank 4 is not in the group", outside)

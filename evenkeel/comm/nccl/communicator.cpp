@@ -105,7 +105,7 @@ class NcclCommunicator final : public Communicator {
   CudaStream& begin(Stream& stream, const char* name) {
     auto* cuda = dynamic_cast<CudaStream*>(&stream);
     if (cuda == nullptr || cuda->gpu() != root_->gpu())
-      throw InvalidArgument("stream", "is not of the rank's GPU",
+      throw InvalidArgument("stream", "is not on the rank's GPU",
                             fmt::format("a CudaStream of GPU {}", root_->gpu()));
     root_->begin(name);
     cuda->flush();

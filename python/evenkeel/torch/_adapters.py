@@ -30,7 +30,7 @@ def share_adapters(model: nn.Module) -> None:
     """
     wrappers = _wrappers(instance(model, nn.Module, "model"))
     if not wrappers:
-        raise invalid("model", "has no adapters of experts", "one that PEFT has given `target_parameters` of experts")
+        raise invalid("model", "has no adapters of experts", "a PEFT model whose `target_parameters` name experts")
     for experts, around in wrappers.items():
         mesh: DeviceMesh = next(experts.parameters()).device_mesh  # type: ignore[attr-defined]
         everywhere = [Replicate()] * mesh.ndim
@@ -54,7 +54,7 @@ def _adapt_gathered(experts: nn.Module, mesh: DeviceMesh, around: Sequence[Any])
     def gather(*_: object) -> None:
         before.append({name: experts._parameters[name] for name in names})
         if any(parameter.requires_grad for parameter in before[-1].values()):
-            raise invalid("model", "trains parameters of experts and their adapters", "frozen ones under adapters")
+            raise invalid("model", "trains parameters of experts and their adapters", "to freeze these parameters")
         if isinstance(experts, FSDPModule):
             experts.unshard()
         for name in names:
@@ -92,7 +92,7 @@ def _plain_parameters(around: Sequence[nn.Module]) -> Iterator[tuple[nn.Module, 
 def require_shared(model: nn.Module) -> None:
     """Checked before a first step, since torch's error would name neither the adapters nor the remedy."""
     if any(True for around in _wrappers(model).values() for _ in _plain_parameters(around)):
-        right = "evenkeel.transformers.share_adapters(model) first, before its optimizer is made"
+        right = "to call evenkeel.transformers.share_adapters(model) before its optimizer is made"
         raise invalid("model", "has adapters of experts that ranks do not share", right)
 
 

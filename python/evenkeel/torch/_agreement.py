@@ -56,7 +56,7 @@ class Agreed(NamedTuple):
 
     @property
     def without_step(self) -> Agreed:
-        """The part that is equal for all steps of its kind."""
+        """This agreement without its step number: what all steps of its kind have in common."""
         return self._replace(step=0)
 
     def covers(self, other: Agreed) -> bool:
@@ -156,7 +156,7 @@ class Agreement:
             return
         known = self._types.get(agreed.kind)
         if known is not None and outputs.dtype != known:
-            why = f"gave {outputs.dtype} on rank {self.exchange.rank}, and {known} on all ranks before"
+            why = f"returned {outputs.dtype} on rank {self.exchange.rank}, but {known} on all ranks in earlier steps"
             raise invalid("experts", why, "outputs of one type on every rank and in every step")
         if known is None:
             types = self.texts("types", str(outputs.dtype), outputs.device)

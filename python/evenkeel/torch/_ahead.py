@@ -65,14 +65,15 @@ class LayerAhead:
         """The ids for the step to use instead of `ids`, which are compared with them. `again`: within backward."""
         ahead = self.ids().to(ids.device)
         if ahead.shape != ids.shape:
-            why = f"has {list(ahead.shape)} of layer {self.name}, whose step on this rank has {list(ids.shape)}"
-            raise invalid("routed_experts", why, "[tokens, layers, k] of the tokens that this rank runs")
+            chose = f"its router on this rank chose {list(ids.shape)}"
+            why = f"has ids {list(ahead.shape)} for layer {self.name}, but {chose}"
+            raise invalid("routed_experts", why, "[tokens, layers, k], for the tokens that this rank runs")
         if self.replay and not self._forced:
             raise invalid(
                 "replay",
-                f"cannot force what layer {self.name} is given: its router calls no torch.topk of [tokens, {self.layer.num_experts}] "
-                f"for {ids.shape[1]}, was compiled, or is run again by a checkpoint within its module",
-                "replay=False and a router that chooses these ids itself, no compiled router, and checkpoints of whole modules",
+                f"cannot force the ids of layer {self.name}: its router calls no torch.topk with k={ids.shape[1]} on "
+                f"[tokens, {self.layer.num_experts}], is compiled, or runs again in a checkpoint inside its module",
+                "an uncompiled router that calls torch.topk, and checkpoints of whole modules; or replay=False",
             )
         self._forced = False
         in_any_order = (ahead.sort(-1).values == ids.sort(-1).values).all(-1)
@@ -91,12 +92,12 @@ class LayerAhead:
         rows = _row_fingerprints(hidden.detach())
         if not again and self._hidden is not None:
             raise invalid_on_all(
-                "routes_ahead", f"has a second forward of layer {self.name}", "a block for each forward"
+                "routes_ahead", f"runs layer {self.name} forward twice in one block", "a block for each forward"
             )
         if not again:
             self._hidden = rows
         if self._hidden is None:
-            why = f"has the backward pass of another forward, which computes layer {self.name} again"
+            why = f"backward runs layer {self.name} again in a block that did not run its forward"
             raise invalid_on_all("routes_ahead", why, "each backward within the block of its forward")
         other = (rows - self._hidden).abs() > 0.05  # false for NaN, from a row of equal numbers
         return ~other.any(-1)

@@ -196,7 +196,7 @@ class LayerBudget:
 
     def budgets(self) -> Budgets:
         if self._step is None:
-            why = 'budgets: no step of this layer has run under a budget, such as "auto"'
+            why = 'budgets: this layer has run no step under a budget yet; set one, such as budget="auto"'
             raise Unsupported(why, {"why": why})
         self._step.set_budget(0, None)
         return self._step.budgets(self._reported_chunks)
@@ -224,7 +224,7 @@ class LayerBudget:
             found = step.budgets(self._reported_chunks)
             error = BudgetTooSmall(
                 f"a budget of {limit} bytes is below the least that runs every routing of this layer: {found.least}. "
-                f"With that a step may take a token of each rank at a time. {found}",
+                f"With that budget a step may run one token of each rank at a time. {found}",
                 {"given": limit, **found._asdict()},
             )
             raise SameOnEveryRank(error)

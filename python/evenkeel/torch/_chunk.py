@@ -371,10 +371,10 @@ def call_experts(
     before = [_version(tensor) for tensor in (rows, *weights)]
     made: object = experts(rows, slots, dict(zip(names, weights, strict=True)))
     if not isinstance(made, torch.Tensor):
-        raise invalid("experts", f"gave a {type(made).__name__}", "one tensor, an output as wide as its row for each")
+        raise invalid("experts", f"returned a {type(made).__name__}", "one tensor, of the shape of the rows")
     if made.shape != rows.shape:
         raise invalid(
-            "experts", f"gave {tuple(made.shape)} for rows {tuple(rows.shape)}", "an output as wide as its row for each"
+            "experts", f"returned shape {tuple(made.shape)} for rows {tuple(rows.shape)}", "the shape of the rows"
         )
     for name, tensor, version in zip(("rows", *names), (rows, *weights), before, strict=True):
         if _version(tensor) != version:
@@ -392,7 +392,7 @@ def _version(tensor: torch.Tensor) -> int:
 def _require_own_inputs(made: torch.Tensor) -> None:
     """Checks that only rows and weights want gradients. Any other tensor would silently get none."""
     if made.grad_fn is None:
-        raise invalid("experts", "gave an output without a gradient", "operations that autograd knows")
+        raise invalid("experts", "returned an output without a grad_fn", "operations that autograd can differentiate")
     found, ahead = {made.grad_fn}, [made.grad_fn]
     while ahead:
         node = ahead.pop()
@@ -402,8 +402,8 @@ def _require_own_inputs(made: torch.Tensor) -> None:
         if variable is not None:
             raise invalid(
                 "experts",
-                f"use a tensor {tuple(variable.shape)} that wants a gradient and is not among their weights",
-                "weights [experts at home, ...], or tensors that want none",
+                f"use a tensor {tuple(variable.shape)} that requires a gradient but is not in weights",
+                "to pass it in weights, [experts at home, ...], or to detach it",
             )
         for other, _ in node.next_functions:
             if other is not None and other not in found:

@@ -77,7 +77,7 @@ def _step_backward(grad: torch.Tensor, ticket: torch.Tensor, wanted: Sequence[to
     """Gradients of the `wanted` tensors, of which only shapes are read."""
     kept = _kept.take(ticket)
     if kept is None:
-        raise RuntimeError("this graph's step has run backward already; a second backward needs its own forward")
+        raise RuntimeError("backward has already run for this compiled step; run forward again before another backward")
     made, inputs = kept
     with torch._C._ForceDispatchKeyGuard(*_dispatch), torch.enable_grad():
         grads = torch.autograd.grad(made, inputs, grad, allow_unused=True)

@@ -90,7 +90,7 @@ class Counted(NamedTuple):
         if bad.any():
             rank = int(bad.argmax())
             why = f"{int(bad[rank])} expert ids of rank {rank} are outside -1..{experts - 1}"
-            raise invalid_on_all("top_k_index", why, "ids over all ranks")
+            raise invalid_on_all("top_k_index", why, "the model's expert ids, over all ranks")
         parts = counts[:, :, :experts], counts[:, :, experts + 1], counts[:, :, experts + 2 :]
         return Counted(begin, end, *(found.astype(np.int64) for found in parts))
 

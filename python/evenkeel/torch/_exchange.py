@@ -94,7 +94,10 @@ class Exchange:
         received: Sequence[int],
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Rows of dimension 0: the first `sent[0]` go to rank 0, and so on; those from rank 0 come first."""
+        """Exchanges rows of dimension 0: the first `sent[0]` go to rank 0, and so on.
+
+        In the result the rows from rank 0 come first.
+        """
         with phase_range(phase):
             out, pending = self.start(phase, rows, sent, received, out)
             pending.wait()

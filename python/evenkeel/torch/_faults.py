@@ -157,7 +157,7 @@ class Faults:
         seconds = time.monotonic() - began
         verdict = self.verdict or self._conclude(self._judge(cause))
         if self._is_blamed:
-            verdict = verdict._replace(peer=-1, why=f"the other ranks gave this one up: {verdict.why}")
+            verdict = verdict._replace(peer=-1, why=f"the other ranks gave up on this rank: {verdict.why}")
         self.unfinished.clear()  # frees their tensors
         message = f"{verdict.why}; rank {self.rank} waited {seconds:.1f} s. This process group cannot go on."
         return _comm_error(message, verdict.peer, verdict.place, seconds, verdict.why)
@@ -172,7 +172,7 @@ class Faults:
         if self.verdict is None and self.ranks > 1:
             what = f"{type(error).__name__}: {error}"[:_WHY_CHARACTERS]
             outside = is_of_backend(error) or isinstance(error, CommError)
-            action = "met a fault outside of this group" if outside else "failed"
+            action = "was stopped by an error outside of this group" if outside else "failed"
             why = f"{self._named(self.rank)} {action} ({what}) after {self.last}"
             place = self.last._replace(number=self.last.number + 1)
             self._conclude(Verdict(-1 if outside else self.rank, place, why))
@@ -213,7 +213,7 @@ class Faults:
         rank = min(late)[2]
         named, state = self._named(rank), states[rank]
         if state.foreign_collective:  # it is not known here which rank it waits for
-            why = f"{named} is in {state.foreign_collective} of torch's own, and has not come to {stuck}"
+            why = f"{named} is inside torch, in {state.foreign_collective}, and has not come to {stuck}"
             return Verdict(-1, stuck, why)
         why = f"{named} answers and was last in {state.place}, but has not come to {stuck}"
         return Verdict(rank, stuck, why)
@@ -289,7 +289,7 @@ class Faults:
         try:
             self._peers.connect(gather_texts)
         except RuntimeError as error:
-            message = f"no rank can be named: the group's first collective failed: {error}"
+            message = f"no rank can be named, since the group's first collective failed: {error}"
             raise _comm_error(message, -1, Place(0, "addresses", "", "forward"), 0.0, str(error)) from error
 
     def leave(self, error: BaseException | None) -> None:

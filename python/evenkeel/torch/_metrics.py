@@ -52,8 +52,8 @@ def _by_name(model: nn.Module | ExpertParallel) -> dict[str, ExpertParallel]:
     paths = {module: path for path, module in instance(model, nn.Module, "model").named_modules()}
     found = {layer: _place(paths[module], module, layer) for module, layer in holders_of(model, ExpertParallel)}
     if not found:
-        why = f"{type(model).__name__} has no layer of evenkeel's"
-        right = "one with ExpertParallel or ExpertSlots, or that was loaded with evenkeel.transformers"
+        why = f"{type(model).__name__} has no evenkeel layer"
+        right = "a model with ExpertParallel or ExpertSlots, or loaded with evenkeel.transformers"
         raise invalid("model", why, right)
     times = Counter(layer.exchange.layer for layer in found)
     own = {layer: layer.exchange.layer for layer in found if layer.exchange.layer and times[layer.exchange.layer] == 1}

@@ -49,8 +49,8 @@ def members_of(nodes: int | Sequence[Sequence[int]], ranks: int) -> Members:
     """The nodes of a group of so many ranks. Each rank must be in exactly one node."""
     if isinstance(nodes, int):
         if ranks % nodes:
-            why = f"{ranks} ranks do not divide into nodes of {nodes}"
-            raise invalid("nodes", why, "a divisor, or the ranks of each node")
+            why = f"{nodes} ranks per node do not divide {ranks} ranks"
+            raise invalid("nodes", why, f"a divisor of {ranks}, or the ranks of each node")
         return tuple(tuple(range(first, first + nodes)) for first in range(0, ranks, nodes))
     times = Counter(rank for node in nodes for rank in node)
     for rank in sorted({*range(ranks), *times}):

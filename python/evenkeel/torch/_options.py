@@ -57,7 +57,7 @@ class LayerOptions:
         if not isinstance(self.sum_in_nodes, bool):
             raise invalid("sum_in_nodes", quoted(self.sum_in_nodes), "True or False")
         if self.sum_in_nodes and self.nodes is None:
-            raise invalid("sum_in_nodes", "needs nodes, and none are given", "nodes=8 or the like, or False")
+            raise invalid("sum_in_nodes", "needs nodes", "nodes as well, such as nodes=8, or False")
 
     def _keep(self, name: str, value: object) -> None:
         """Stores the value as a plain Python number, so that ranks compare equal whatever type they were given."""
@@ -67,19 +67,20 @@ class LayerOptions:
         """Refuses options of our own exchange, which do not apply to another dispatcher."""
         for name, given in (("budget", self.budget), ("chunk_bins", self.chunk_bins)):
             if given is not None:
-                why = "cuts a step into chunks, which slots do not"
+                why = 'cuts a step into chunks, which mode="slots" cannot do'
                 raise invalid(name, why, 'mode="exchange", or to leave it out')
         if self.nodes is not None:
-            why = "is for our own exchange, but with slots a dispatcher sends the rows"
+            why = "applies only to evenkeel's exchange; with slots the framework's dispatcher sends the rows"
             raise invalid("nodes", why, 'mode="exchange", or to leave it out')
         if self.capacity_factor != 1:
-            raise invalid("capacity_factor", "is for least-loaded, which slots do not support", "1.0")
+            raise invalid("capacity_factor", 'applies only to least-loaded, which mode="slots" cannot use', "1.0")
 
     def _checked_links(self, topology: FilePath) -> _native.Topology:
         if self.planner != "level":
-            raise invalid("topology", f"{self.planner} does not know links", "level, or no topology")
+            raise invalid("topology", f"planner {self.planner} does not use links", "planner level, or no topology")
         if isinstance(self.costs, SpillCosts):
-            raise invalid("costs", "are seconds, which topology says by link", "a Machine or its file, or no topology")
+            why = "are SpillCosts, which have one rate for all links of topology"
+            raise invalid("costs", why, "a Machine or its file, or no topology")
         made = machine_of(None, 1, topology)
         _native.require_links(made)
         return made
@@ -96,11 +97,12 @@ class LayerOptions:
             raise invalid("imbalance_threshold", quoted(threshold), allowed)
         self._keep("imbalance_threshold", counted / 1000)
         if self.costs is not None and self.links is None:
-            raise invalid("costs", "have no effect with a fixed threshold", 'imbalance_threshold="auto", or no costs')
+            why = "have no effect if imbalance_threshold is a number"
+            raise invalid("costs", why, 'imbalance_threshold="auto", or no costs')
 
     def _checked_bins(self, bins: Sequence[int]) -> list[int]:
         if self.budget is None:
-            raise invalid("chunk_bins", "there is no budget that chunks must fit", "a budget, or no bins")
+            raise invalid("chunk_bins", "needs budget, which the chunks must fit", "budget as well, or no chunk_bins")
         if not isinstance(bins, Sequence):
             raise invalid("chunk_bins", quoted(bins), "a list of numbers of chunks, like [1, 2, 4, 8]")
         counted = [number(chunks, "chunk_bins", 1, _MOST_CHUNKS) for chunks in bins]
@@ -137,7 +139,7 @@ def slots_of(mode: str, slots: int | None) -> int | None:
     if choice(mode, "mode", ("exchange", "slots")) == "slots":
         return 4 if slots is None else slots
     if slots is not None:
-        raise invalid("slots", 'is for mode="slots", but mode is "exchange"', 'mode="slots", or to leave it out')
+        raise invalid("slots", 'applies only to mode="slots"; mode is "exchange"', 'mode="slots", or to leave it out')
     return None
 
 

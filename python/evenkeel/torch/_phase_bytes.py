@@ -216,7 +216,9 @@ def _phases(
 
 
 def least_bytes(phases: Phases, k: int, ranks: int) -> int:
-    """Bytes that run every routing, a token of each rank at a time: with one borrowed expert and calls one by one,
-    unless calls at once without one take less."""
+    """The fewest bytes that run every routing, one token of each rank at a time.
+
+    Assumes an expert lent to all ranks, unless fewer bytes are enough without lending.
+    """
     without = max(phase.of_one_token(k, ranks) for phase in phases.together)
     return min(without, max(phase.of_one_token(k, ranks, borrowed=int(ranks > 1)) for phase in phases.one_by_one))

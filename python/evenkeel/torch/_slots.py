@@ -150,7 +150,7 @@ class SlotStep:
 
     def require_run(self) -> None:
         if not self._has_run:
-            raise invalid("dispatcher", f"did not call run on rank {self.exchange.rank}", "one call of run a step")
+            raise invalid("dispatcher", f"did not call run on rank {self.exchange.rank}", "one call of run in a step")
 
     def __call__(self, rows: torch.Tensor, slots: torch.Tensor, *beside: torch.Tensor) -> torch.Tensor:
         """The experts' unweighted outputs for rows sorted by source rank, then by place.
@@ -171,7 +171,8 @@ class SlotStep:
         """
         filled = len(self.native.borrowed) if self.held is None else len(self.held[0])
         if counts.dim() != 1 or len(counts) < self.homes + filled:
-            raise invalid("dispatcher", f"counts rows {tuple(counts.shape)}", "[places here], those of each place")
+            right = f"[{self.homes + filled} or more], the rows of each expert and slot"
+            raise invalid("dispatcher", f"gave counts {tuple(counts.shape)}", right)
         own, foreign = counts[: self.homes], counts[self.homes : self.homes + filled]
         at_home, in_slots = sum(self.at_home), sum(self.in_slots)
         cut: _Rows | _PaddedRows
@@ -189,15 +190,15 @@ class SlotStep:
         cut = _Rows(at_home, in_slots)
         if len(rows) != cut.all and (cut.all > 0 or len(rows) > 1):  # a dispatcher may deliver one row instead of none
             why = f"brought {len(rows)} rows to rank {self.exchange.rank}"
-            raise invalid("dispatcher", why, f"{cut.all}, one for each assignment to its places")
+            raise invalid("dispatcher", why, f"{cut.all}, one for each assignment to this rank's experts and slots")
         return cut
 
     def _run(
         self, cut: _Rows | _PaddedRows, experts: Experts, which: Which, rows: torch.Tensor, beside: Any
     ) -> torch.Tensor:
         if self._has_run:
-            why = f"calls run a second time on rank {self.exchange.rank}"
-            raise invalid("dispatcher", why, "one call of run a step")
+            why = f"calls run a second time in one step on rank {self.exchange.rank}"
+            raise invalid("dispatcher", why, "one call of run in a step")
         self._has_run = True
         self.keeps = torch.is_grad_enabled()  # read here, since it is always off within an autograd node
         made: torch.Tensor = _Compute.apply(self, cut, experts, which, len(beside), rows, *beside, *self.weights)

@@ -28,7 +28,7 @@ class Plans:
     def take(self, layer: object) -> Known:
         at, self._next = self._next, self._next + 1
         if at >= len(self._kept) or self._kept[at][0] is not layer:
-            raise invalid("checkpoint", "recomputes other layers than its forward", "the same layers in the same order")
+            raise invalid("checkpoint", "backward runs other layers than forward did", "the same, in the same order")
         return self._kept[at][1]
 
     def keep(self, layer: object, known: Known) -> None:

@@ -124,7 +124,7 @@ class ExpertParallel:
         self.exchange.is_frugal, self.exchange.sums_in_nodes = options.budget is not None, options.sum_in_nodes
         num_experts = self.num_experts = number(num_experts, "num_experts", 1)
         if num_experts < self.exchange.ranks:
-            raise invalid("num_experts", f"{num_experts} on {self.exchange.ranks} ranks", "an expert for each rank")
+            raise invalid("num_experts", f"{num_experts} on {self.exchange.ranks} ranks", "one or more on each rank")
         self.planner, given = options.planner, options.costs
         self.costs = given if isinstance(given, SpillCosts) else None
         """The seconds by which "auto" decides; None before the first step that predicts them, and if links decide."""
@@ -139,7 +139,7 @@ class ExpertParallel:
             has = f"has {options.topology.num_ranks} ranks"
             raise invalid("topology", has, f"one of {self.exchange.ranks} ranks, as in the group")
         if placement is None and layer is not None:
-            raise invalid("layer", "needs a placement", "a placement, or no layer")
+            raise invalid("layer", "needs placement", "placement as well, or no layer")
         if placement is None:
             placement, layer = Placement.contiguous(1, num_experts, self.exchange.ranks), None
         if layer is not None:
@@ -300,7 +300,7 @@ class ExpertParallel:
     def _counts(self, given: Given, facts: dict[str, str], beside: torch.Tensor | None = None) -> Known:
         """Gathers the counts of all ranks, with another number `beside` them."""
         wants, known, plans = given.wants(), None, within()
-        facts["checkpoint"] = "keeps no plans" if plans is None else "keeps plans"
+        facts["checkpoint"] = "no keep_plans" if plans is None else "keep_plans"
         if plans is not None and plans.again:
             return plans.take(self)
         if self.ahead is not None and beside is None:
@@ -376,7 +376,7 @@ class ExpertParallel:
 
     def __reduce__(self) -> NoReturn:
         raise unsupported(
-            "a layer belongs to this process's ranks and is not pickled, nor is a model that holds it: save state_dict()"
+            "a layer is tied to its process group and cannot be pickled, nor can its model: save state_dict()"
         )
 
     def _given(
@@ -396,13 +396,14 @@ class ExpertParallel:
                 raise invalid(name, f"is of {tensor.dtype}", _COMPUTED)
             _require_computed(tensor, name)
         if hidden.dim() != 2 or index.dim() != 2 or index.shape != top_k_weights.shape or len(index) != len(hidden):
-            why = f"{tuple(index.shape)}, with weights {tuple(top_k_weights.shape)} and hidden {tuple(hidden.shape)}"
-            raise invalid("top_k_index", why, "[tokens, k], [tokens, k] and [tokens, hidden]")
+            beside = f"with top_k_weights {tuple(top_k_weights.shape)} and hidden {tuple(hidden.shape)}"
+            right = "[tokens, k], with [tokens, k] and [tokens, hidden]"
+            raise invalid("top_k_index", f"{tuple(index.shape)}, {beside}", right)
         if index.shape[1] == 0 or index.is_floating_point() or index.dtype == torch.bool or index.numel() >= 2**31:
             why = f"{tuple(index.shape)} of {index.dtype}"
             raise invalid("top_k_index", why, "whole numbers [tokens, k], k from 1, fewer than 2^31")
         if not instance(weights, Mapping, "weights"):
-            raise invalid("weights", "is empty", "at least one, [experts at home, ...]")
+            raise invalid("weights", "is empty", "at least one tensor, [experts at home, ...]")
         for name, weight in weights.items():
             self._check_weight(f"weights[{quoted(name)}]", weight)
         require_callables(experts=experts, stock=stock)
@@ -410,7 +411,7 @@ class ExpertParallel:
         again = torch._C._current_graph_task_id() >= 0  # a checkpoint, within backward
         if again and self.ran_forced and self.ahead is None:
             layer = f"layer {self.exchange.layer}".strip()
-            why = f"has ended, and backward computes {layer} again, whose router it forced"
+            why = f"the block has ended, but backward runs {layer} again, whose ids the block forced"
             raise invalid_on_all("routes_ahead", why, "backward within the block")
         self.ran_forced = self.ran_forced and (again or not torch.is_grad_enabled())
         if self.ahead is not None:

@@ -111,7 +111,7 @@ class Generation:
     def begin_forward(self, given: Mapping[str, Any]) -> None:
         """Takes a forward's arguments. Raises Unsupported if they do not tell which tokens generate() returns."""
         if self._config is None:
-            raise self._unsupported("does not say which sequences have ended: it is not that of transformers")
+            raise self._unsupported("is not that of transformers and does not say which sequences have ended")
         ids, embeddings = given.get("input_ids"), given.get("inputs_embeds")
         if isinstance(ids, torch.Tensor) and ids.dim() == 2:
             tokens = ids.cpu()
@@ -151,7 +151,7 @@ class Generation:
         """Takes the choices of the last begun forward, `[rows * length, layers, k]`."""
         rows, length = self._forwards[-1].tokens.shape
         if choices.tokens != rows * length:
-            raise self._unsupported(f"runs {rows} x {length} tokens, and its experts get {choices.tokens} rows")
+            raise self._unsupported(f"runs {rows} x {length} tokens, but its experts get {choices.tokens} rows")
         self._choices.append(choices.of_shape(rows, length))
 
     def sequences(self, result: Any) -> Iterator[Choices]:

@@ -98,7 +98,7 @@ class Recording:
     def _generate(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         self._enter(_GENERATE)
         if self._generation is not None:
-            raise unsupported("generate() calls itself, as assistant_early_exit and token_healing do")
+            raise unsupported("generate() calls itself, as assistant_early_exit and token_healing do; leave them out")
         self._generation = generation = Generation(self._model)
         try:
             with contextlib.ExitStack() as self._listening:
@@ -136,10 +136,10 @@ class Recording:
         if self._layout is None:
             raise unsupported(
                 f"{experts.name} ran outside of {type(self._model).__name__}'s forward; record the module that is "
-                "called: of a wrapper whose generate() calls the base model, the base model"
+                "called: if a wrapper's generate() calls the base model, record the base model"
             )
         if experts.name in self._choices:
-            raise unsupported(f"{experts.name} runs several times in one forward, and a layer has one choice a token")
+            raise unsupported(f"{experts.name} runs several times in one forward, but a trace holds one run of it")
         ids, weights = experts.choice(arguments, named)
         self._choices[experts.name] = ids.detach(), weights.detach()
 
@@ -154,7 +154,7 @@ class Recording:
             self._writer = self._begin_trace(ran)
         if ran != self._recorded:
             odd = {experts.name for experts in ran} ^ {experts.name for experts in self._recorded}
-            raise unsupported(f"{min(odd)} ran in some forwards and not in others")
+            raise unsupported(f"{min(odd)} ran in some forwards and not in others; record each kind alone")
         ids = _stacked(ran, [self._choices[experts.name][0] for experts in ran])
         _require_ids(ids, ran)
         choices = Choices(topk_ids=ids.numpy().astype(self._writer.ids_type))
@@ -172,7 +172,7 @@ class Recording:
         assert self._writer is not None
         if continues and self._writer.has_sequences:
             warnings.warn(
-                "a forward goes on from a cache: the trace will not say its sequences, and verdicts need them; "
+                "a forward goes on from a cache, so the trace will not say where sequences begin, which verdicts need; "
                 "record model.generate() without a cache of earlier calls, or forwards of whole sequences",
                 stacklevel=2,
             )
@@ -268,23 +268,23 @@ def _path_of_rank(path: str | os.PathLike[str]) -> str:
 def _checked(metadata: Mapping[str, str]) -> Mapping[str, str]:
     for key, value in instance(metadata, Mapping, "metadata").items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise invalid("metadata", f"{key!r}: {value!r}", "words by words")
+            raise invalid("metadata", f"{key!r}: {value!r}", "texts as keys and values")
         if key in ("format", "num_experts"):
-            raise invalid("metadata", f"{key} is written by record()", "other names")
+            raise invalid("metadata", f"key {key} is reserved for record()", "other keys")
     return metadata
 
 
 def _layer_numbers(ran: list[Experts]) -> list[int] | None:
     stacks = list(dict.fromkeys(experts.stack for experts in ran))
     if len(stacks) > 1:
-        raise unsupported(f"experts ran in {stacks[0]} and in {stacks[1]}; record a module that has one of them")
+        raise unsupported(f"experts ran in {stacks[0]} and in {stacks[1]}; record a module that has only one of them")
     layers = [experts.layer for experts in ran]
     numbers = [layer for layer in layers if layer is not None]
     if len(numbers) < len(layers):
         return None
     for before, experts in zip(numbers, ran[1:], strict=False):
         if experts.layer == before:
-            raise unsupported(f"layer {before} of {stacks[0]} has experts twice, {experts.name} among them")
+            raise unsupported(f"layer {before} of {stacks[0]} has two modules of experts, one of them {experts.name}")
     return numbers
 
 
@@ -294,7 +294,7 @@ def _stacked(experts: list[Experts], choices: list[torch.Tensor]) -> torch.Tenso
     for each, one in zip(experts, flat, strict=True):
         if one.shape != flat[0].shape:
             raise unsupported(
-                f"{experts[0].name} chose for {list(flat[0].shape)} tokens and places, {each.name} for {list(one.shape)}"
+                f"{experts[0].name} chose ids {list(flat[0].shape)}, but {each.name} ids {list(one.shape)}"
             )
     device = flat[0].device
     return torch.stack([each.to(device) for each in flat], dim=1).cpu()
@@ -312,7 +312,7 @@ def _require_ids(ids: torch.Tensor, experts: list[Experts]) -> None:
 
 
 def _refuse_continuous_batching(original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    raise unsupported("continuous batching mixes requests in a forward; record generate()")
+    raise unsupported("continuous batching mixes requests in a forward; record generate() instead")
 
 
 def _in_backward() -> bool:

@@ -54,7 +54,7 @@ def routes_ahead(
     held = holders_of(instance(model, nn.Module, "model"), ExpertParallel)
     if any(layer.nodes is not None for _, layer in held):
         raise invalid(
-            "model", "has layers with nodes, whose steps read on the way", "layers without nodes within routes_ahead"
+            "model", "has layers with nodes, whose steps read from the device", "layers without nodes in this block"
         )
     choice(missing, "missing", ("router", "drop"))
     ids = _checked(routed_experts, len(held), next((p.device for p in model.parameters()), None))
@@ -75,10 +75,11 @@ def routes_ahead(
 def _checked(routed: Any, layers: int, device: torch.device | None) -> torch.Tensor:
     """The checked ids `[tokens, layers, k]`."""
     if layers == 0:
-        raise invalid("model", "has no layer of ours", "one with ExpertParallel or ExpertSlots")
+        raise invalid("model", "has no evenkeel layer", "a model with ExpertParallel or ExpertSlots")
     ids = torch.as_tensor(routed)
     if ids.dim() < 3 or ids.shape[-2] != layers or ids.shape[-1] == 0:
-        raise invalid("routed_experts", f"is {list(ids.shape)}", f"[..., {layers}, k], of the {layers} layers of ours")
+        right = f"[..., {layers}, k], for the model's {layers} evenkeel layers"
+        raise invalid("routed_experts", f"has shape {list(ids.shape)}", right)
     if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
         raise invalid("routed_experts", f"is of {ids.dtype}", "whole numbers")
     if not ids.dtype.is_signed:
@@ -112,7 +113,7 @@ def _known_on_all_ranks(aheads: list[LayerAhead], ids: torch.Tensor) -> Iterator
                 layer.ahead, layer.ran_forced = None, first.replay and torch.is_grad_enabled()
         uncalled = to_device([-1, 0], ids.device, torch.int32)
         found = [uncalled if ahead.found is None else ahead.found for ahead in aheads]
-        met = {"what layers are given": "\n".join(ahead.facts for ahead in aheads)}
+        met = {"arguments of layers": "\n".join(ahead.facts for ahead in aheads)}
         every = agreement.forward(met, None, torch.stack(found), "the end of routes_ahead").counts
         _require_chosen([ahead.name for ahead in aheads], every)
 
@@ -132,13 +133,13 @@ def _count(exchange: Exchange, aheads: list[LayerAhead]) -> None:
         if wrong.any():
             rank = int(wrong.argmax())
             why = f"{wrong[rank]} ids of rank {rank} in layer {ahead.name} are outside -1..{layer.num_experts - 1}"
-            raise invalid_on_all("routed_experts", why, "ids over all ranks")
+            raise invalid_on_all("routed_experts", why, "the model's expert ids, over all ranks")
         if not (ahead.keeps_missing and missing.any()):
             ahead.counts = counts
         chosen = counts[:, :, : layer.num_experts].sum() + k * missing.sum() * ahead.keeps_missing
         ahead.is_whole = chosen == k * counts[:, :, layer.num_experts + 1].sum()
         if not (ahead.is_whole or layer.allows_missing):
-            why = f"has -1 in layer {ahead.name}, whose dispatcher carries an expert of each choice"
+            why = f"has -1 in layer {ahead.name}, whose dispatcher needs an expert for each choice"
             raise invalid_on_all("routed_experts", why, 'ids for all choices, or mode="exchange"')
 
 
@@ -160,7 +161,8 @@ def _require_chosen(names: list[str], every: np.ndarray) -> None:
     for rank, of_rank in enumerate(every):
         for name, (first, number) in zip(names, of_rank, strict=True):
             if first < 0:
-                raise invalid_on_all("model", f"did not call layer {name} on rank {rank}", "a forward of all")
+                why = f"did not call layer {name} on rank {rank}"
+                raise invalid_on_all("model", why, "a forward that calls every evenkeel layer")
             if number:
                 why = f"is not what the router of layer {name} chose for {number} tokens of rank {rank}, first token {first}"
                 right = "the same experts, or replay=True; and each backward within the block of its forward"

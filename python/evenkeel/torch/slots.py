@@ -70,8 +70,8 @@ class ExpertSlots(ExpertParallel):
         super()._begin(*given)
         natives = np.bincount(self._homes, minlength=self.exchange.ranks)
         if (natives != natives[0]).any():
-            why = f"{self.num_experts} are at home on {self.exchange.ranks} ranks as {natives.tolist()}"
-            raise invalid("num_experts", why, "equally many on each rank, as dispatchers assume")
+            why = f"{self.num_experts} experts are at home on {self.exchange.ranks} ranks as {natives.tolist()}"
+            raise invalid("num_experts", why, "equally many on each rank, as dispatchers require")
         self.slots = self._layout.borrow_slots
         self.places_here = int(natives[0]) + self.slots
         self.num_places = self.exchange.ranks * self.places_here

@@ -38,10 +38,10 @@ class TokenLayout:
         if mask is not None and not (isinstance(mask, torch.Tensor) and mask.dim() == 2):
             shape = f" of shape {list(mask.shape)}" if isinstance(mask, torch.Tensor) else ""
             raise unsupported(
-                f"a {type(mask).__name__}{shape} as attention_mask; [batch, length] says which tokens are padding"
+                f"a {type(mask).__name__}{shape} as attention_mask; record() needs [batch, length], 0 for padding"
             )
         if mask is not None and (mask < 0).any():
-            raise unsupported("attention_mask has numbers below 0; 0 says which tokens are padding")
+            raise unsupported("attention_mask has numbers below 0; record() needs 0 for padding, 1 for tokens")
         self._mask = None if mask is None else mask.cpu().long()
         self._given = given
 
@@ -59,7 +59,8 @@ class TokenLayout:
         whole = self._shape is not None and self._shape[0] * self._shape[1] == rows
         if self._shape is None or not whole:
             if self._mask is not None and not self._mask.all():
-                raise unsupported(f"attention_mask of shape {list(self._mask.shape)} for {rows} rows of the experts")
+                shape = list(self._mask.shape)
+                raise unsupported(f"attention_mask of shape {shape} does not fit the {rows} rows of the experts")
             return torch.ones(rows, dtype=torch.bool), torch.tensor([rows])
         batch, length = self._shape
         # With a cache, the mask also covers earlier tokens.

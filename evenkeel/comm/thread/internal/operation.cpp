@@ -125,8 +125,8 @@ std::optional<Cause> Operation::match(Message& message, Receive& receive) {
     return Cause{
         sender.rank_, receiver.rank_, -1,
         of_streams
-            ? fmt::format("ranks {} and {} use unlike streams in {} and {}: one on a device's stream, the "
-                          "other on the CPU's",
+            ? fmt::format("ranks {} and {} use different kinds of streams in {} and {}: one a device stream, "
+                          "the other a CPU stream",
                           sender.rank_, receiver.rank_, sender.name_, receiver.name_)
             : fmt::format("rank {} sends {} bytes in {}, where rank {} expects {} bytes in {}", sender.rank_,
                           message.bytes.size(), sender.name_, receiver.rank_, receive.bytes.size(),

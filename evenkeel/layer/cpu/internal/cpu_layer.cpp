@@ -20,7 +20,7 @@ void require_rule(const ChunkRule& rule) {
     throw InvalidArgument("rule", fmt::format("{} equal chunks", rule.count), "1 or more");
   const bool ascending = std::ranges::adjacent_find(rule.bins, std::greater_equal()) == rule.bins.end();
   if (rule.kind == ChunkRule::Kind::mact && (rule.bins.empty() || rule.bins.front() < 1 || !ascending))
-    throw InvalidArgument("rule", "bins that do not ascend from 1 or more", "such as 1, 2, 4, 8");
+    throw InvalidArgument("rule", "bins must ascend and start at 1 or more", "bins such as 1, 2, 4, 8");
 }
 
 // Returns the layer if a CPU can run it; throws otherwise.
@@ -137,7 +137,7 @@ void CpuLayer::set_bytes_aside() {
   const std::int64_t each = state_bytes(budget.chunk, parts.options.max_tokens);
   if (arena.largest_gap_bytes() < arena.claimed_step_bytes() + each * states)
     throw InvalidArgument("arena", "states of other layers hold the memory that this layer needs",
-                          "all layers made before the first step");
+                          "to make all layers before the first step");
   choices = arena.allocate(each * states, "choices of states", Lifetime::held);
   for (int i = 0; i < states; ++i) pool.set_aside(choices.data() + i * each);
 }
