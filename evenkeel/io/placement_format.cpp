@@ -118,8 +118,8 @@ void note_rows_by_count(PlacementFormat format, const Placement& placement, std:
       layers.numbers().back() + 1 == placement.num_layers())
     return;
   notes.push_back(
-      fmt::format("{} counts MoE layers: its first {} are assumed to be layers {}; --model (model=) tells "
-                  "whether the model has others",
+      fmt::format("{} numbers MoE layers only: the model's first {} are assumed to be layers {}; give "
+                  "--model (model=) to check this",
                   name_of(format), placement.num_layers(), to_text(layers)));
 }
 
@@ -150,7 +150,8 @@ Placement placement_of(ServerPlacement in_file, const PlacementFormatOptions& op
                        const std::string& file) {
   const std::optional<int> num_ranks = in_file.num_ranks ? in_file.num_ranks : options.num_ranks;
   if (!num_ranks)
-    throw InvalidArgument("ranks", fmt::format("{} does not say how many there are", file), "1 or more");
+    throw InvalidArgument("ranks", fmt::format("is not given, and {} does not say the number of ranks", file),
+                          "1 or more");
   if (*num_ranks < 1) throw InvalidArgument("ranks", fmt::format("{} ranks", *num_ranks), "1 or more");
   if (in_file.rows.empty()) throw ParseError(file, "", "has no layer");
   if (!in_file.num_experts) in_file.num_experts = options.num_experts;
@@ -210,7 +211,7 @@ int layer_number(const std::string& option, std::string_view text) {
 
 void require_name(PlacementFormat format, const std::string& path) {
   if (facts_of(format).json_only && !path.ends_with(".json"))
-    throw InvalidArgument(path, fmt::format("{} loads no file of that name", name_of(format)),
+    throw InvalidArgument(path, fmt::format("{} loads only files whose name ends in .json", name_of(format)),
                           "a name that ends in .json");
 }
 
@@ -265,7 +266,7 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
   require_name(format, path);
   if (const int left = shape.physical_experts % shape.num_ranks; format != evenkeel && left != 0)
     throw Unsupported(
-        fmt::format("{} gives every rank equally many physical experts, and {} physical experts cannot be "
+        fmt::format("{} needs equally many physical experts on every rank, and {} physical experts cannot be "
                     "divided evenly over {} ranks; {} more redundant expert{} even",
                     name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left,
                     shape.num_ranks - left == 1 ? " makes it" : "s make it"));
