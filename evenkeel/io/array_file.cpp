@@ -116,7 +116,7 @@ const ArrayInfo& ArrayFile::at(std::string_view array) const {
   for (const ArrayInfo& info : arrays_) names.push_back(info.name);
   throw parse_error(
       name_, std::string(array), "no such array; {}",
-      names.empty() ? "the file has none" : fmt::format("there are {}", fmt::join(names, ", ")));
+      names.empty() ? "the file has no arrays" : fmt::format("the file has {}", fmt::join(names, ", ")));
 }
 
 std::unique_ptr<ArrayReader> ArrayFile::reader(std::string_view array) const {
@@ -138,7 +138,7 @@ std::unique_ptr<ArrayFile> open_array_file(const ByteSource& source) {
     case FileFormat::json:
       break;
   }
-  throw ParseError(source.name(), "", "is JSON where safetensors, npz or npy is needed");
+  throw ParseError(source.name(), "", "is JSON, but safetensors, npz or npy is needed");
 }
 
 namespace {
@@ -148,8 +148,8 @@ WholeArray<Number> read_all(const ArrayFile& file, std::string_view name, const 
   const ArrayInfo& info = file.at(name);
   if (info.num_elements > file.max_whole_bytes() / item_size(info.dtype))
     throw parse_error(file.name(), info.name,
-                      "{} of {} take more memory than a file of this size may ask for", to_text(info.shape),
-                      name_of(info.dtype));
+                      "{} of {} needs far more memory than the size of the file allows; is the file damaged?",
+                      to_text(info.shape), name_of(info.dtype));
   WholeArray<Number> array{info.shape, std::vector<Number>(static_cast<std::size_t>(info.num_elements))};
   read(*file.reader(name), std::span(array.values));
   return array;
@@ -180,7 +180,8 @@ IntArray read_whole_numbers(const ArrayFile& file, std::string_view array) {
 std::string name_of_counts(const ArrayFile& file) {
   if (file.find("counts") != nullptr) return "counts";
   if (file.arrays().size() == 1) return file.arrays().front().name;
-  throw ParseError(file.name(), "counts", "is missing, and there is more than one array");
+  throw ParseError(file.name(), "counts",
+                   "is missing, and there is more than one array; name the array of counts 'counts'");
 }
 
 void internal::require_format(const ArrayFile& file, std::string_view format) {

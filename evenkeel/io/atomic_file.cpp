@@ -28,7 +28,7 @@ std::string place_of(const std::string& path) {
   const std::filesystem::file_status there = std::filesystem::status(path, error);
   if (std::filesystem::is_directory(there)) refuse_path(path, EISDIR);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
-    throw InvalidArgument(path, "cannot be written: is no ordinary file");
+    throw InvalidArgument(path, "cannot be written: it is not an ordinary file");
   std::filesystem::path place = path;  // unchanged if it is not a link
   for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(place, error)); ++links) {
     if (links == kMostLinks) refuse_path(path, ELOOP);

@@ -68,7 +68,7 @@ void ByteSource::read(std::int64_t offset, std::span<std::byte> out) const {
   if (out.empty()) return;
   if (offset < 0 || offset > size() || std::ssize(out) > size() - offset)
     throw ParseError(name(), fmt::format("byte {}", offset),
-                     fmt::format("{} bytes expected, but the file ends at {}", out.size(), size()));
+                     fmt::format("{} bytes expected, but the file ends at byte {}", out.size(), size()));
   if (content_->file < 0) {
     std::copy_n(content_->bytes.begin() + offset, out.size(), out.begin());
     return;

@@ -64,7 +64,7 @@ Converted convert_routing(Recording recording, const std::string& out, FileForma
     write_trace(*recording.trace, out, to);
     if (to == FileFormat::npy)
       recording.notes.push_back(
-          fmt::format("npy holds only ids; not in {}: {}", out, besides_ids(recording.trace->info())));
+          fmt::format("npy holds only ids; left out of {}: {}", out, besides_ids(recording.trace->info())));
   } else if (recording.kind == "loads") {
     write_loads(recording, out, to);
   } else {
@@ -84,8 +84,8 @@ void require_routing_options(const ConvertOptions& options, const std::string& i
   if (options.to)
     throw InvalidArgument(
         "to", fmt::format("{} is a placement format, but {} is not a placement", name_of(*options.to), in),
-        "a placement, or leave it out");
-  const std::string why = fmt::format("is for placements, but {} is not one", in);
+        "to leave it out, or a placement as input");
+  const std::string why = fmt::format("applies only to placements, and {} is not a placement", in);
   refuse(options.placement.num_ranks.has_value(), "ranks", why);
   refuse(options.placement.num_hidden_layers.has_value(), "num_hidden_layers", why);
   refuse(options.placement.layer_updates_per_iter.has_value(), "layer_updates_per_iter", why);
@@ -93,16 +93,16 @@ void require_routing_options(const ConvertOptions& options, const std::string& i
 
 // Refuses options for arrays, and options for other placement formats than `to`.
 void require_placement_options(const ConvertOptions& options, PlacementFormat to, const std::string& in) {
-  const char* counting = "is for formats that count the model's layers, sglang and trtllm";
+  const char* counting = "applies only to the formats sglang and trtllm";
   const std::string& axes = options.reading.axes;
   refuse(!axes.empty(), is_short_form(axes) ? "as" : "axes",
-         fmt::format("is for arrays, and {} is a placement", in));
+         fmt::format("applies only to arrays, and {} is a placement", in));
   refuse(!options.reading.columns.empty(), "columns",
-         fmt::format("is for tables, and {} is a placement", in));
+         fmt::format("applies only to tables, and {} is a placement", in));
   refuse(options.placement.num_hidden_layers && !counts_model_layers(to), "num_hidden_layers",
-         fmt::format("{}; {} does not", counting, name_of(to)));
+         fmt::format("{}, not to {}", counting, name_of(to)));
   refuse(options.placement.layer_updates_per_iter && to != PlacementFormat::trtllm, "layer_updates_per_iter",
-         fmt::format("is for trtllm, not for {}", name_of(to)));
+         fmt::format("applies only to format trtllm, not to {}", name_of(to)));
 }
 
 Converted convert_placement(const ByteSource& source, PlacementFormat from, const std::string& out,
@@ -127,8 +127,10 @@ Converted convert_file(const std::string& in, const std::string& out, const Conv
   const ModeOfSources mode({in});
   const Content content = detect_content(source);
   if (content == Content::vllm_placement && !options.to && mentions(source, vllm_stats_type))
-    throw InvalidArgument("to", fmt::format("{} has a placement and load statistics", in),
-                          "a placement format; for the statistics, a file with only their lines");
+    throw InvalidArgument("to",
+                          fmt::format("is not given, and {} has both a placement and load statistics", in),
+                          "a placement format, for the placement; for the statistics, leave it out and give "
+                          "a file with only their lines");
   if (const auto from = placement_format_of(content)) return convert_placement(source, *from, out, options);
   require_routing_options(options, in);
   const FileFormat to = format_of_extension(out);

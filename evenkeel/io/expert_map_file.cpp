@@ -20,7 +20,7 @@ constexpr std::string_view expert_map_format = "evenkeel.expert_map.v1";
 std::vector<ExpertId> read_ids(const JsonField& list, int num_experts) {
   const auto numbers = list.integers();
   if (std::ssize(numbers) != num_experts)
-    list.fail("is a list of {}, not of {} experts", numbers.size(), num_experts);
+    list.fail("has {} ids, but there are {} experts", numbers.size(), num_experts);
   std::vector<bool> seen(numbers.size(), false);
   std::vector<ExpertId> ids;
   for (const std::int64_t id : numbers) {
@@ -70,9 +70,10 @@ void write_expert_map(const ExpertMap& map, const std::string& path) {
 
 ExpertMap composed(const ExpertMap& first, const ExpertMap& then) {
   if (first.num_experts != then.num_experts)
-    throw InvalidArgument("expert map",
-                          fmt::format("{} experts before, {} now", first.num_experts, then.num_experts),
-                          "the same number");
+    throw InvalidArgument(
+        "expert map",
+        fmt::format("the earlier map has {} experts, the new one {}", first.num_experts, then.num_experts),
+        "the same number of experts");
   ExpertMap both{.num_experts = then.num_experts, .num_ranks = then.num_ranks, .new_ids = first.new_ids};
   for (const auto& [layer, ids] : then.new_ids) {
     const auto [at, is_new] = both.new_ids.emplace(layer, ids);

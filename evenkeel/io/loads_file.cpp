@@ -16,13 +16,15 @@ Counts counts_of(const Recording& recording, LayerId row, const LoadsOptions& op
   const auto stated = recording.num_ranks;
   const auto ranks = options.num_ranks ? options.num_ranks : stated;
   if (!ranks)
-    throw InvalidArgument("ranks", fmt::format("{} does not say how many there are", recording.name),
-                          "1 or more");
+    throw InvalidArgument(
+        "ranks", fmt::format("is not given, and {} does not say the number of ranks", recording.name),
+        "1 or more");
   if (*ranks < 1) throw InvalidArgument("ranks", fmt::format("{} ranks", *ranks), "1 or more");
   if (stated.value_or(*ranks) != *ranks)
-    throw InvalidArgument(options.ranks_argument,
-                          fmt::format("{} ranks, but {} has counts of {}", *ranks, recording.name, *stated),
-                          fmt::format("{}, or leave it out", *stated));
+    throw InvalidArgument(
+        options.ranks_argument,
+        fmt::format("{} ranks, but {} has counts of {} ranks", *ranks, recording.name, *stated),
+        fmt::format("{}, or leave it out", *stated));
   if (recording.by_source.empty()) return Counts::of_loads(recording.profile.loads(row), *ranks);
   Counts made(*ranks, recording.profile.num_experts());
   std::ranges::copy(recording.by_source, made.rows().begin());

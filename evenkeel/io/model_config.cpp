@@ -243,7 +243,7 @@ class Reader {
       sum += numbers;
     }
     if (sum > max_parameters)
-      keys_.fail("", "makes more weights than any machine holds; is one of its numbers damaged?");
+      keys_.fail("", "has sizes that make more weights than any machine holds; is one of the numbers wrong?");
   }
 
   const LanguageConfig config_;
@@ -265,7 +265,8 @@ int packed_bits(const ConfigKeys& config) {
     if (const auto weights = ConfigKeys((*groups)[name]).find("weights"); weights && (*weights)->is_object())
       stated.insert(ConfigKeys(*weights).integer("num_bits", 1, 16));
   if (stated.size() > 1)
-    groups->fail("packs weights with different numbers of bits: {}", fmt::join(stated, ", "));
+    groups->fail("packs weights with different numbers of bits, {}; only one number is supported",
+                 fmt::join(stated, ", "));
   return stated.empty() ? 4 : *stated.begin();
 }
 
@@ -303,9 +304,9 @@ ModelLayers read_model_layers(const ByteSource& source) {
   const ModelLayers layers = layers_of(all.empty() ? outermost : all.front(), file.family);
   for (const ConfigKeys& other : all)
     if (layers_of(other, file.family) != layers)
-      other.fail("",
-                 "gives other layers than the config around it; right would be the same layers, or only one "
-                 "of the two");
+      file.whole.fail(other.key(),
+                      "gives other layers with experts than {}; make both agree, or remove one of them",
+                      all.front().key().empty() ? "the top level of the config" : all.front().key());
   return layers;
 }
 

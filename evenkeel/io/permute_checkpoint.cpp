@@ -111,14 +111,14 @@ std::vector<int> layers_by_count(const Model& model, const std::vector<int>& all
   if (placement.num_layers() == std::ssize(all)) return all;
   if (placement.num_layers() == std::ssize(hidden.numbers())) return hidden.numbers();
   const std::size_t count = hidden.numbers().size();
-  std::string why = fmt::format("{} layers, where the checkpoint has {} MoE layers ({})",
+  std::string why = fmt::format("has {} layers, but the checkpoint has {} MoE layers ({})",
                                 placement.num_layers(), count, to_text(hidden));
-  std::string allowed = fmt::format("{} layers", count);
+  std::string allowed = fmt::format("one with {} layers", count);
   if (extra.known()) {
     why += fmt::format(" and {} for multi-token prediction ({})", extra.numbers().size(), to_text(extra));
     allowed += fmt::format(", or {}", all.size());
   }
-  throw InvalidArgument("placement", why, allowed + "; dense layers have none");
+  throw InvalidArgument("placement", why, allowed + "; leave out dense layers");
 }
 
 // The placement's rows for the checkpoint's MoE layers, with layer numbers.
@@ -148,9 +148,8 @@ void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& 
     if (group == expected) continue;
     throw Infeasible(fmt::format(
         "{}: the placement would put expert {} of group {} and expert {} of group {} into one group (new ids "
-        "{}..{}), and the model, which chooses {} of {} groups of {} experts first, would compute something "
-        "else; "
-        "keep the experts of a group together: whole groups on a rank, or each group on ranks of its own",
+        "{}..{}); the model first chooses {} of {} groups of {} experts, so its output would change; keep "
+        "the experts of a group together: whole groups on a rank, or each group on ranks of its own",
         where, order[first].value(), expected, order[id].value(), group, first, first + size - 1,
         groups.chosen, groups.count, size));
   }
@@ -183,7 +182,7 @@ ExpertMap map_of(const Model& model, const Placement& placement, const Orders& o
   if (std::ranges::find(model.files.files, expert_map_name) == model.files.files.end()) return map;
   const ExpertMap before = read_expert_map(earlier.string());
   if (before.num_experts != map.num_experts)
-    throw parse_error(earlier.string(), "num_experts", "is {}, and config.json says {}", before.num_experts,
+    throw parse_error(earlier.string(), "num_experts", "is {}, but config.json says {}", before.num_experts,
                       map.num_experts);
   return composed(before, map);
 }

@@ -117,8 +117,8 @@ void note_rows_by_count(PlacementFormat format, const Placement& placement, std:
       layers.numbers().back() + 1 == placement.num_layers())
     return;
   notes.push_back(
-      fmt::format("{} counts MoE layers: its first {} are assumed to be layers {}; --model (model=) tells "
-                  "whether the model has others",
+      fmt::format("{} numbers MoE layers only: the model's first {} are assumed to be layers {}; give "
+                  "--model (model=) to check this",
                   name_of(format), placement.num_layers(), to_text(layers)));
 }
 
@@ -148,7 +148,8 @@ int largest_expert(const ServerPlacement& said) {
 Placement placement_of(ServerPlacement said, const PlacementFormatOptions& options, const std::string& file) {
   const std::optional<int> num_ranks = said.num_ranks ? said.num_ranks : options.num_ranks;
   if (!num_ranks)
-    throw InvalidArgument("ranks", fmt::format("{} does not say how many there are", file), "1 or more");
+    throw InvalidArgument("ranks", fmt::format("is not given, and {} does not say the number of ranks", file),
+                          "1 or more");
   if (*num_ranks < 1) throw InvalidArgument("ranks", fmt::format("{} ranks", *num_ranks), "1 or more");
   if (said.rows.empty()) throw ParseError(file, "", "has no layer");
   if (!said.num_experts) said.num_experts = options.num_experts;
@@ -208,7 +209,7 @@ int layer_number(const std::string& option, std::string_view text) {
 
 void require_name(PlacementFormat format, const std::string& path) {
   if (facts_of(format).json_only && !path.ends_with(".json"))
-    throw InvalidArgument(path, fmt::format("{} loads no file of that name", name_of(format)),
+    throw InvalidArgument(path, fmt::format("{} loads only files whose name ends in .json", name_of(format)),
                           "a name that ends in .json");
 }
 
@@ -263,7 +264,7 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
   require_name(format, path);
   if (const int left = shape.physical_experts % shape.num_ranks; format != evenkeel && left != 0)
     throw Unsupported(
-        fmt::format("{} gives every rank equally many physical experts, and {} physical experts cannot be "
+        fmt::format("{} needs equally many physical experts on every rank, and {} physical experts cannot be "
                     "divided evenly over {} ranks; {} more redundant expert{} even",
                     name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left,
                     shape.num_ranks - left == 1 ? " makes it" : "s make it"));

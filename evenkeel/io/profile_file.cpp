@@ -30,7 +30,7 @@ RoutingProfile make_profile(const std::string& file, IntArray loads, IntArray tr
   const std::vector<std::int64_t> shape = {layers - 1, experts, experts};
   const bool none = transitions.values.empty() && (transitions.shape.empty() || layers == 1);
   if (!none && transitions.shape != shape)
-    throw parse_error(file, "transitions", "shape {} is not [layers - 1, experts, experts], {}",
+    throw parse_error(file, "transitions", "shape {} is not [layers - 1, experts, experts] = {}",
                       to_text(transitions.shape), to_text(shape));
   require_loads(loads.values, file, "loads");
   require_loads(transitions.values, file, "transitions");
@@ -98,7 +98,7 @@ RoutingProfile internal::profile_of_json(const Json& json, const std::string& fi
         "{{\"logical_count\": [[...]]}} or as lists without a name");
   IntArray loads = nested_integers(*stated, 2, file, "loads");
   if (loads.shape[0] < 1 || loads.shape[1] < 1)
-    stated.fail("is empty; it is a list by layer of lists by expert");
+    stated.fail("is empty; it must be a list by layer of lists by expert");
   if (loads.shape[1] > max_trace_experts)
     stated.fail("has {} experts; allowed: 1..{}", loads.shape[1], max_trace_experts);
   require_agreement(fields, loads);

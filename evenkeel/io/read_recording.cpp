@@ -159,10 +159,9 @@ ChosenRows chosen_rows(const FoundCounts& counts, const std::string& file, const
     if (!hidden && unsaid && !options.layers && !options.model && empty.size() > 1)
       throw InvalidArgument(
           "moe_layers",
-          fmt::format(
-              "is not given; rows {} of the {} have no assignment: they may be dense layers, or layers "
-              "whose experts nobody chose",
-              to_text(LayerNumbers(empty)), counts.num_rows),
+          fmt::format("is not given; rows {} of the {} rows have no load: they may be dense layers, or "
+                      "layers whose experts no token chose",
+                      to_text(LayerNumbers(empty)), counts.num_rows),
           fmt::format("the layers that have experts, such as 0-{}, or the model's config.json",
                       counts.num_rows - 1));
     if (!hidden) return {all, {}};
@@ -223,7 +222,7 @@ void take(FoundStep found, const ReadOptions& options, Recording& recording) {
 // Throws if options contradict a file whose names already say what it holds.
 void require_as_said(const FoundRouting& found, const ReadOptions& options) {
   if (found.axes.empty() && !options.columns.empty())
-    throw InvalidArgument("columns", "are for a table without names, but this file has names",
+    throw InvalidArgument("columns", "apply only to a table without column names, but the file has names",
                           "to leave them out");
   if (options.axes.empty() || found.axes == options.axes) return;
   const bool is_trace = std::holds_alternative<FoundTrace>(found.content);
@@ -237,9 +236,9 @@ void require_as_said(const FoundRouting& found, const ReadOptions& options) {
 void require_num_experts(const Recording& recording, const ReadOptions& options) {
   const int there = recording.profile.num_experts();
   if (!recording.trace && options.num_experts.value_or(there) != there)
-    throw InvalidArgument("num_experts",
-                          fmt::format("{}, but the file has counts of {}", *options.num_experts, there),
-                          fmt::format("{}, or leave it out", there));
+    throw InvalidArgument(
+        "num_experts", fmt::format("{}, but the file has counts of {} experts", *options.num_experts, there),
+        fmt::format("{}, or leave it out", there));
 }
 
 Recording recording_of(FoundRouting found, const std::string& file, const ReadOptions& options) {
@@ -345,7 +344,7 @@ Recording read_recording_of_steps(const std::string& path, ReadOptions options) 
   options.steps = ReadOptions::Steps::kept;
   Recording recording = read_recording(path, options);
   if (!recording.trace && options.step_tokens)
-    throw InvalidArgument("step_tokens", fmt::format("is for traces, and {} has counts", path),
+    throw InvalidArgument("step_tokens", fmt::format("applies only to traces, and {} has counts", path),
                           "to leave it out");
   if (recording.steps.empty() && recording.trace)
     throw InvalidArgument("step_tokens",

@@ -33,7 +33,8 @@ double number(const JsonField& field, const TopologyRange& range) {
 // Calls `take` with each element of a list that has one element for each rank.
 template <class Take>
 void for_each_rank(const JsonField& list, std::size_t ranks, const Take& take) {
-  if (!list->is_array() || list->size() != ranks) list.fail("is not a list of {}", ranks);
+  if (!list->is_array() || list->size() != ranks)
+    list.fail("is not a list of {} elements, one for each rank", ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) take(list[rank], rank);
 }
 
@@ -56,7 +57,9 @@ std::vector<int> read_nodes(const JsonField& json) {
   std::vector<int> nodes;
   if (const auto stated = json.find("node_of_rank")) {
     if (json.find("num_nodes") || json.find("ranks_per_node"))
-      stated->fail("is given with num_nodes or ranks_per_node; give only one of the two");
+      stated->fail(
+          "is given with num_nodes or ranks_per_node; give either node_of_rank, or num_nodes and "
+          "ranks_per_node");
     const std::vector<std::int64_t> listed = stated->integers();
     if (listed.empty() || listed.size() > static_cast<std::size_t>(max_ranks))
       stated->fail("has {} ranks; allowed: 1..{}", listed.size(), max_ranks);
@@ -68,7 +71,7 @@ std::vector<int> read_nodes(const JsonField& json) {
   const JsonField of_node = json["ranks_per_node"];
   const int ranks_per_node = of_node.integer(1, max_ranks);
   if (std::int64_t{num_nodes} * ranks_per_node > max_ranks)
-    of_node.fail("makes more than {} ranks", max_ranks);
+    of_node.fail("with num_nodes {} makes more than {} ranks", num_nodes, max_ranks);
   for (int rank = 0; rank < num_nodes * ranks_per_node; ++rank) nodes.push_back(rank / ranks_per_node);
   return nodes;
 }
@@ -77,7 +80,8 @@ std::vector<int> read_nodes(const JsonField& json) {
 void read_matrix(const JsonField& rows, const TopologyRange& range, double Link::*field, std::size_t ranks,
                  std::vector<Link>& links) {
   if (ranks > static_cast<std::size_t>(max_matrix_ranks))
-    rows.fail("is for {} ranks; at most {}", ranks, max_matrix_ranks);
+    rows.fail("is a matrix for {} ranks; at most {} are allowed: give within and across instead", ranks,
+              max_matrix_ranks);
   links.resize(ranks * ranks);
   for_each_rank(rows, ranks, [&](const JsonField& row, std::size_t from) {
     for_each_rank(row, ranks, [&](const JsonField& each, std::size_t to) {
@@ -92,7 +96,8 @@ void read_links(const JsonField& json, Topology::Description& description) {
   const bool matrix = json.find("gigabytes_per_s") || latency;
   if (levels && matrix)
     throw ParseError(json.file(), "gigabytes_per_s",
-                     "is given with within or across; give only one of the two");
+                     "is given with within or across; give either matrices (gigabytes_per_s, latency_us) or "
+                     "within and across");
   const std::size_t ranks = description.node_of_rank.size();
   if (matrix)
     read_matrix(json["gigabytes_per_s"], bandwidth_range, &Link::gigabytes_per_s, ranks, description.links);

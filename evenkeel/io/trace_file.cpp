@@ -76,7 +76,7 @@ TraceInfo info_of(const ArrayFile& file, const ArrayInfo& ids, const ArrayInfo& 
   if (const ArrayInfo* weights = find_weights(file)) {
     if (weights->shape != stored.shape || !is_floating(weights->dtype))
       throw parse_error(file.name(), weights->name,
-                        "is {} {}; weights are floating, of the shape of the ids, {}",
+                        "is {} {}; weights must be floating-point, with the shape of the ids, {}",
                         name_of(weights->dtype), to_text(weights->shape), to_text(stored.shape));
     info.has_weights = true;
   }

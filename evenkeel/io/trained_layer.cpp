@@ -22,8 +22,8 @@ std::vector<std::int64_t> lengths_of(const ArrayFile& file, const char* array, s
   const std::vector<std::int64_t>& shape = file.at(array).shape;
   const auto fits = [](std::int64_t length) { return length >= 1 && length <= max_length; };
   if (shape.size() != dimensions || !std::ranges::all_of(shape, fits))
-    throw parse_error(file.name(), array, "shape {}; {} dimensions of 1 or more are needed", to_text(shape),
-                      dimensions);
+    throw parse_error(file.name(), array, "shape {}; allowed: {} dimensions, each of 1..{}", to_text(shape),
+                      dimensions, max_length);
   return shape;
 }
 
@@ -39,12 +39,12 @@ std::string element_at(std::int64_t index, std::vector<std::int64_t> shape) {
 
 std::vector<float> floats(const ArrayFile& file, const char* array, const std::vector<std::int64_t>& shape) {
   if (const auto& stated = file.at(array).shape; stated != shape)
-    throw parse_error(file.name(), array, "shape {} does not fit the other arrays; {} would", to_text(stated),
-                      to_text(shape));
+    throw parse_error(file.name(), array, "shape {} does not fit the other arrays; it must be {}",
+                      to_text(stated), to_text(shape));
   std::vector<float> values = read_floats(file, array).values;
   const auto bad = std::ranges::find_if_not(values, [](float value) { return std::isfinite(value); });
   if (bad != values.end())
-    throw parse_error(file.name(), array, "element {} is {} as F32; a layer is made of finite numbers",
+    throw parse_error(file.name(), array, "element {} is {} as F32; every number must be finite",
                       element_at(bad - values.begin(), shape), *bad);
   return values;
 }

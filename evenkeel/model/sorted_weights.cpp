@@ -234,7 +234,7 @@ class Sorting {
     const std::int64_t layer =
         path.prediction ? model_.num_layers + std::max<std::int64_t>(path.layer, 0) : path.layer;
     if (layer >= (path.prediction ? model_.num_layers + most_unnamed : most_layers_))
-      fail(fmt::format("has {}, where its config says {} layers", name, model_.num_layers),
+      fail(fmt::format("has {}, but its config says {} layers", name, model_.num_layers),
            fmt::format("layers 0..{}", most_layers_ - 1));
     return layer;
   }
@@ -265,7 +265,7 @@ class Sorting {
         first.number_bytes != tensor.number_bytes)
       fail(fmt::format("has {} of shape [{}], whose shape or type differs from that of {}", tensor.name,
                        fmt::join(tensor.shape, ", "), first.name),
-           "experts of a layer that are alike");
+           "the same shape and type for all experts of a layer");
     ++first.shape[0];
   }
 
@@ -296,7 +296,7 @@ class Sorting {
       if (weight.kind == WeightKind::experts) has[static_cast<std::size_t>(weight.layer)] = true;
     }
     if (const auto gap = std::ranges::find(is_there, false); gap != is_there.end())
-      fail(fmt::format("has no weight of layer {}, and its config says {} layers", gap - is_there.begin(),
+      fail(fmt::format("has no weight of layer {}, but its config says {} layers", gap - is_there.begin(),
                        model_.num_layers),
            "a whole model");
     const auto end = has.begin() + model_.num_layers;
@@ -322,9 +322,9 @@ class Sorting {
       const Weight& weight = model_.weights[output];
       if (weight.kind != WeightKind::experts || weight.layer != layer || weight.shape.size() < 3) continue;
       if (experts.count > 0 && weight.shape[0] != experts.count)
-        fail(fmt::format("has {} of {} experts, where its config says {}", weight.name, weight.shape[0],
+        fail(fmt::format("has {} of {} experts, but its config says {}", weight.name, weight.shape[0],
                          experts.count),
-             "the same number");
+             "the same number of experts");
       experts.count = weight.shape[0];
       const std::int64_t rows = weight.shape[1], columns = weight.shape[2];
       experts.intermediate = rows == model_.hidden ? columns : columns == model_.hidden ? rows : columns;

@@ -15,7 +15,9 @@ LayerNumbers::LayerNumbers(std::vector<int> numbers, const std::string& argument
   int before = -1;
   for (int number : numbers_) {
     if (number <= before || number > max_layer_number)
-      throw InvalidArgument(argument, fmt::format("layer {} after layer {}", number, before),
+      throw InvalidArgument(argument,
+                            before < 0 ? fmt::format("layer {}", number)
+                                       : fmt::format("layer {} after layer {}", number, before),
                             fmt::format("ascending numbers in 0..{}", max_layer_number));
     before = number;
   }
@@ -55,7 +57,7 @@ std::vector<int> paired_rows(const NumberedRows& wanted, const NumberedRows& fro
   };
   std::vector<int> rows(static_cast<std::size_t>(wanted.num_rows));
   if (!wanted.layers.known() || !from.layers.known()) {
-    if (wanted.num_rows != from.num_rows) refuse("the same layers, or the numbers of both");
+    if (wanted.num_rows != from.num_rows) refuse("the same number of layers, or layer numbers in both");
     std::iota(rows.begin(), rows.end(), 0);
     return rows;
   }

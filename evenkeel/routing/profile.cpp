@@ -191,7 +191,7 @@ void RoutingProfile::add_tokens(std::span<const std::int32_t> ids, int top_k) {
 RoutingProfile profile_trace(TraceReader& trace, const ProfileOptions& options) {
   const TraceInfo& info = trace.info();
   if (info.num_experts < 1)
-    throw InvalidArgument("num_experts", fmt::format("{} does not say it", info.name),
+    throw InvalidArgument("num_experts", fmt::format("{} does not say the number of experts", info.name),
                           "set_num_experts(), or a trace from open_trace()");
   const double bytes = 8.0 * (info.num_layers - 1) * info.num_experts * info.num_experts;
   if (options.transitions && bytes > static_cast<double>(options.max_transition_bytes))

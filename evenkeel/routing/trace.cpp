@@ -227,7 +227,7 @@ TraceInfo info_of_memory(const MemoryTrace::Shape& shape, std::size_t num_ids, s
   if (num_ids % per_token != 0 || (num_weights != 0 && num_weights != num_ids))
     throw InvalidArgument(
         "ids", fmt::format("{} ids and {} weights", num_ids, num_weights),
-        fmt::format("multiples of layers x k = {}, equal numbers or no weights", per_token));
+        fmt::format("a multiple of layers x k = {} ids, and as many weights or none", per_token));
   return info;
 }
 

@@ -28,7 +28,7 @@ void require_shape(const Workload& workload, const WorkloadShape& shape) {
   if (workload.kind != Workload::Kind::concentrated && shape.top_k > shape.num_experts)
     throw InvalidArgument(
         "top_k",
-        fmt::format("{} gives each token distinct experts, and top-{} needs more than the {} there are",
+        fmt::format("{} gives each token distinct experts, but top-{} is more than the {} experts",
                     to_string(workload), shape.top_k, shape.num_experts),
         fmt::format("1..{}", shape.num_experts));
   std::int64_t tokens = 0;

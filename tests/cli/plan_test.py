@@ -139,6 +139,9 @@ class Plan(CommandTest):
             ([*words, "--expert-bytes", "8000TB"], "--expert-bytes: 8e+15 bytes of one expert"),
             (words[:4] + words[6:], "--topology: needs --model"),
             (words[:-2], "--topology: needs the rates of a rank"),
-            ([*words[:2], "--topology", "8xh100", *words[4:]], "--topology: 8 ranks, but counts.json has counts of 4"),
+            (
+                [*words[:2], "--topology", "8xh100", *words[4:]],
+                "--topology: 8 ranks, but counts.json has counts of 4 ranks",
+            ),
         ]:
             self.assert_refused(changed, 2, "InvalidArgument", message)

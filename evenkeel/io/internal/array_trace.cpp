@@ -124,14 +124,15 @@ class IdRows {
         take(std::span(numbers).subspan(row * k, k), layers_[row % layers_.size()]);
     }
     if (choices_ == 0 && !literal_ && info.num_tokens > 0)
-      throw parse_error(info.name, "",
-                        "has no token with different ids; a router chooses {} different experts", k);
+      throw parse_error(
+          info.name, "",
+          "no token has two different ids, but a router chooses {} different experts for each token", k);
     if (doubled_ == 0) return;
     // A router never names an expert twice in a row. If many rows do, the array has another order.
     const std::string what =
-        fmt::format("{} of {} rows name an expert twice, which no router does", doubled_, choices_);
+        fmt::format("{} of {} rows have an id twice, which no router does", doubled_, choices_);
     if (2 * doubled_ > choices_) refuse(what);
-    notes_.push_back(what + ": read as they stand");
+    notes_.push_back(what + ": the ids are kept as they are");
   }
 
   // The layers that are not dense. If dense layers cannot be distinguished, all layers.
@@ -151,7 +152,7 @@ class IdRows {
   NoExperts without_expert(const std::vector<int>& layers) {
     NoExperts none{.fills = fills()};
     for (const std::int64_t fill : none.fills)
-      notes_.push_back(fmt::format("id {} fills places without an expert", fill));
+      notes_.push_back(fmt::format("id {} is read as padding, not as an expert", fill));
     Alike alike;
     std::int64_t rows_alike = 0;
     for (const int l : layers) {
@@ -164,19 +165,18 @@ class IdRows {
     if (alike.empty() || info_.top_k == 1) return none;
     if (literal_) {
       notes_.push_back(
-          fmt::format("{} rows name one id {} times, which no router chooses: read as they stand", rows_alike,
-                      info_.top_k));
+          fmt::format("{} rows repeat one id {} times, which no router does: the ids are kept as they are",
+                      rows_alike, info_.top_k));
       return none;
     }
     const auto& [id, rows] = *alike.begin();
     if (alike.size() > 1)
-      refuse(fmt::format("some rows have one id {} times ({} or {}), which no router does", info_.top_k, id,
-                         alike.rbegin()->first));
+      refuse(fmt::format("some rows repeat one id {} times (id {} or {}), which no router does", info_.top_k,
+                         id, alike.rbegin()->first));
     none.whole_row = id;
-    notes_.push_back(
-        fmt::format("id {} fills all {} places in {} rows, which no router chooses: read as tokens without "
-                    "experts in those layers",
-                    id, info_.top_k, rows));
+    notes_.push_back(fmt::format(
+        "{} rows repeat id {} {} times, which no router does: read as tokens without an expert in that layer",
+        rows, id, info_.top_k));
     return none;
   }
 
@@ -198,9 +198,9 @@ class IdRows {
   };
 
   [[noreturn]] void refuse(const std::string& why) const {
-    throw InvalidArgument(
-        "axes", fmt::format("{}: {}", info_.name, why),
-        "the order of the ids' dimensions; ids that repeat on purpose need the name topk_ids");
+    throw InvalidArgument("axes", fmt::format("{}: {}", info_.name, why),
+                          "the true order of the dimensions, such as layers,tokens,k; if ids repeat on "
+                          "purpose, name the array topk_ids");
   }
 
   static bool names_twice(std::span<const std::int64_t> row) {
@@ -266,11 +266,11 @@ class IdRows {
       if (!said_ && (!found.empty() || ((chosen || literal_) && others >= (id + 1) / 2)))
         throw InvalidArgument(
             "num_experts",
-            fmt::format(
-                "{}: id {} stands beside ids up to {}{}: it may be an expert, or fill places without one",
-                info_.name, id, others,
-                found.empty() ? "" : fmt::format(" and {}, which fills", found.back())),
-            fmt::format("{} or more if it is an expert, {}..{} if it fills", id + 1, others + 1, id));
+            fmt::format("{}: id {} may be an expert or padding: the other ids are at most {}{}", info_.name,
+                        id, others,
+                        found.empty() ? "" : fmt::format(", except the padding {}", found.back())),
+            fmt::format("{} or more if id {} is an expert, {}..{} if it is padding", id + 1, id, others + 1,
+                        id));
       found.push_back(id);
       largest_ = others;
     }
@@ -302,14 +302,14 @@ std::unique_ptr<TraceReader> layers_of_trace(std::unique_ptr<TraceReader> all, c
 void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& file, const std::string& key,
                     TraceInfo& info) {
   if (shape.size() != 2 && shape.size() != 3)
-    throw parse_error(file, key, "shape {} is neither [tokens, layers, k] nor, of one layer, [tokens, k]",
+    throw parse_error(file, key, "shape {} is neither [tokens, layers, k] nor, for one layer, [tokens, k]",
                       to_text(shape));
   for (std::size_t i = 1; i < shape.size(); ++i)
     if (shape[i] > max_trace_assignments_per_token)
-      throw parse_error(file, key, "shape {}: more than {} assignments a token", to_text(shape),
+      throw parse_error(file, key, "shape {}: at most {} assignments a token are read", to_text(shape),
                         max_trace_assignments_per_token);
   if (shape.size() == 3 && shape[1] > max_layers)
-    throw parse_error(file, key, "shape {}: more than {} layers", to_text(shape), max_layers);
+    throw parse_error(file, key, "shape {}: at most {} layers are read", to_text(shape), max_layers);
   info.num_tokens = shape.front();
   info.num_layers = shape.size() == 3 ? static_cast<int>(shape[1]) : 1;
   info.top_k = static_cast<int>(shape.back());

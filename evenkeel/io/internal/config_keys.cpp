@@ -17,7 +17,7 @@ int ConfigKeys::same_integer(std::string_view member, int least, int most) const
   if (!is_list(member)) return integer(member, least, most);
   const std::vector<std::int64_t> numbers = at(member).integers();
   if (numbers.empty() || std::ranges::any_of(numbers, [&](auto number) { return number != numbers[0]; }))
-    fail(member, "lists different numbers; right would be one for all layers");
+    fail(member, "lists different numbers; allowed: the same number for every layer");
   return at(member)[0].integer(least, most);
 }
 
@@ -31,7 +31,7 @@ bool ConfigKeys::flag(std::string_view member, bool absent) const {
 std::string ConfigKeys::word(std::string_view member) const {
   const auto value = stated(member);
   if (!value) return "";
-  if (!(*value)->is_string()) value->fail("is a JSON {}, not a word", (*value)->type_name());
+  if (!(*value)->is_string()) value->fail("is a JSON {}, not a text", (*value)->type_name());
   return (*value)->get<std::string>();
 }
 
@@ -40,7 +40,7 @@ std::vector<std::string> ConfigKeys::words(std::string_view member) const {
   if (!list->is_array()) list.fail("is a JSON {}, not a list", list->type_name());
   std::vector<std::string> all;
   for (const Json& word : *list) {
-    if (!word.is_string()) list.fail("has a JSON {}, not a word", word.type_name());
+    if (!word.is_string()) list.fail("lists a JSON {}, not a text", word.type_name());
     all.push_back(word.get<std::string>());
   }
   return all;
@@ -49,7 +49,8 @@ std::vector<std::string> ConfigKeys::words(std::string_view member) const {
 std::vector<std::string> ConfigKeys::letters(std::string_view member) const {
   if (!is_there(member)) fail(member, "is missing");
   const std::string letters = word(member);
-  if (letters.size() > max_layers) fail(member, "is of {} layers; at most {}", letters.size(), max_layers);
+  if (letters.size() > max_layers)
+    fail(member, "has letters for {} layers; at most {} are read", letters.size(), max_layers);
   std::vector<std::string> all;
   for (const char letter : letters) all.emplace_back(1, letter);
   return all;

@@ -34,7 +34,7 @@ std::string list_key(const Json& record, const std::string& where) {
   for (const auto& [key, value] : record.items())
     if (known.empty() && value.is_array())
       throw ParseError(where, key,
-                       "is a list, and no list of the record is called 'counts' or 'logical_count'");
+                       "is a list with an unknown name; call the list of counts 'counts' or 'logical_count'");
   return known;
 }
 
@@ -54,7 +54,7 @@ void require_no_profile(const Json& record, const std::string& where) {
         (record[key].is_structured() || text_of(record[key]).starts_with("evenkeel.")))
       throw ParseError(where, key,
                        "belongs to a profile, but lines can only have counts; write each profile to its own "
-                       "file and give evenkeel profile all files, which it adds up");
+                       "file; 'evenkeel profile' with all files adds them up");
 }
 
 // Records of single values, with or without one list of counts. Each is read as a line of a table.
@@ -71,8 +71,7 @@ class RecordTable {
           (!list_.empty() && !tells_lines_apart(key) && column_meaning(key) != Meaning::layer))
         continue;
       if (value.is_string() && number_of_text(value.get<std::string>()) && !tells_lines_apart(key))
-        throw parse_error(where, key, "is the text {}; right would be the number, without quotes",
-                          value.dump());
+        throw parse_error(where, key, "is the text {}; write the number without quotes", value.dump());
       names.push_back(key);
       texts.push_back(text_of(value));
     }
@@ -89,13 +88,13 @@ class RecordTable {
           columns_of_names({names.begin(), names.end()}, file_, fmt::format("line {}", line));
       if (!list_.empty() && !columns.layer)
         throw parse_error(where, list_,
-                          "is a list by expert without a layer; give every line a "
-                          "'layer', or write a list of lists by layer");
+                          "is a list by expert, but the line does not say its layer; add a 'layer' to every "
+                          "line, or write a list of lists by layer");
       table_.emplace(std::move(columns), file_);
       names_ = names;
     }
     if (names != names_)
-      throw ParseError(where, "", "has other keys, or another number of experts, than the first");
+      throw ParseError(where, "", "has other keys, or another number of experts, than the first line");
     table_->add({texts.begin(), texts.end()}, line);
   }
 
@@ -122,16 +121,16 @@ class LayerLists {
     const std::vector<std::int64_t> of_step(shape.end() - 2, shape.end());
     if (shape_.empty()) shape_ = of_step;
     if (of_step != shape_)
-      throw parse_error(where, key_, "is of shape {} where the first is of {}", to_text(of_step),
-                        to_text(shape_));
+      throw parse_error(where, key_, "has shape {}, but in the first record it has shape {}",
+                        to_text(of_step), to_text(shape_));
     for (const double value : values)
       if (value < 0) throw parse_error(where, key_, "has {}; a count is 0 or more", value);
     const Said said = said_of(record, shape.size() == 3);
     if (said_by_.empty()) said_by_ = said.by;
     if (keep_steps_ && said.by != said_by_)
-      throw parse_error(where, "",
-                        "gives its step {}, but the first record gives it {}; their steps cannot be matched",
-                        said.by, said_by_);
+      throw parse_error(
+          where, "", "gives its step {}, but the first record gives its step {}; the steps cannot be matched",
+          said.by, said_by_);
     const auto size = static_cast<std::size_t>(shape_[0] * shape_[1]);
     for (std::size_t begin = 0; begin < values.size(); begin += size) {
       const bool by_step = keep_steps_ && said.by != nowhere;
@@ -179,8 +178,8 @@ class LayerLists {
     if (!seen_.insert(step + '\0' + '\0' + part).second)
       throw ParseError(
           where, "",
-          "has a step that a line before has too, and no key such as 'rank' tells them apart: give "
-          "every line its 'rank' if ranks wrote them, or each step its own 'step'");
+          "repeats the step of an earlier line, and no key such as 'rank' tells the two apart: add a 'rank' "
+          "to every line if several ranks wrote them, or give each step its own 'step'");
     return places_.try_emplace(step, places_.size()).first->second;
   }
 
@@ -199,13 +198,14 @@ class LayerLists {
 bool has_all_layers(const Json& record, const std::string& key, const std::string& where) {
   if (list_depth(record[key]) < 2) return false;
   if (key == "counts")
-    throw ParseError(
-        where, key,
-        "may be a list by layer or by source rank; call lists by layer 'logical_count', and give lists "
-        "of one layer a 'layer' and a line for each rank");
+    throw ParseError(where, key,
+                     "may be a list by layer or by source rank; if by layer, call the list 'logical_count'; "
+                     "if by rank, write one line for each rank, with its 'layer'");
   for (const auto& [name, value] : record.items())
     if (!value.is_structured() && name.starts_with("layer"))
-      throw parse_error(where, key, "is a list of lists by layer, but the record also has '{}'", name);
+      throw parse_error(where, key,
+                        "is a list of lists by layer, but the record also has '{}'; remove one of the two",
+                        name);
   return true;
 }
 
@@ -239,7 +239,8 @@ FoundRouting find_count_lines(const ByteSource& source, const ReadOptions& optio
         table.emplace(file, key);
     }
     if (found != key || all_layers != layers.has_value())
-      throw ParseError(where, "", "is a record of another kind than the first");
+      throw ParseError(where, "",
+                       "has its counts under another name, or in another form, than the first record");
     if (layers)
       layers->add(record, where);
     else

@@ -21,13 +21,13 @@ FoundStep step_of(const JsonField& json) {
   FoundStep step{nested_integers(*list, by_rank ? 2 : 1, json.file(), list.key())};
   const std::vector<std::int64_t>& shape = step.loads.shape;
   if (step.loads.values.empty())
-    list.fail("is empty{}", by_rank ? "; it is a list by source rank of lists by expert" : "");
+    list.fail("is empty{}", by_rank ? "; it must be a list by source rank of lists by expert" : "");
   if (shape.back() > max_experts) list.fail("has {} experts; allowed: 1..{}", shape.back(), max_experts);
   if (by_rank && shape[0] > max_ranks) list.fail("has {} ranks; allowed: 1..{}", shape[0], max_ranks);
   require_loads(step.loads.values, json.file(), list.key());
   if (const auto ranks = json.find("num_ranks")) step.num_ranks = ranks->integer(1, max_ranks);
   if (by_rank && step.num_ranks.value_or(shape[0]) != shape[0])
-    json["num_ranks"].fail("is {}, but there are {}", *step.num_ranks, shape[0]);
+    json["num_ranks"].fail("is {}, but the counts are of {} ranks", *step.num_ranks, shape[0]);
   if (const auto experts = json.find("num_experts"))
     require_experts_said(experts->integer(), shape.back(), json.file());
   return step;
@@ -40,8 +40,8 @@ FoundRouting loads_of(const JsonField& json) {
         .kind = "profile", .format = "json", .content = FoundProfile{profile_of_json(*json, json.file())}};
   if (json->contains("layers"))
     throw ParseError(json.file(), "layers",
-                     "says that these are counts by layer, but \"counts\" are by rank of one step; name them "
-                     "\"loads\", by layer and expert");
+                     "is given, but the counts are of one step, without layers; write counts by layer and "
+                     "expert as \"loads\": [[...], ...]");
   return {.kind = "loads", .format = "json", .content = step_of(json)};
 }
 
@@ -56,10 +56,9 @@ ArrayFile take_array(Json& list, std::size_t least_depth, const std::string& fil
 
 FoundRouting nameless_list(Json& list, const std::string& file, const ReadOptions& options) {
   if (!list.empty() && list[0].is_object())
-    throw ParseError(
-        file, "",
-        "is a list of records; write one a line, as pandas' to_json(orient='records', lines=True), "
-        "or a text table");
+    throw ParseError(file, "",
+                     "is a list of records; write one record a line, as pandas' to_json(orient='records', "
+                     "lines=True) does, or a text table");
   const ArrayFile array = take_array(list, 1, file, "");
   return nameless(array, array.arrays().front(), options);
 }
@@ -77,8 +76,8 @@ void require_no_map(const Json& json, std::string_view name, const std::string& 
   for (const char* map : {"p2l_map", sglang_map_key, "last_physical_to_logical_map"})
     if (json.contains(map))
       throw parse_error(file, map,
-                        "is given with '{}', which may be counts of physical experts; name counts by expert "
-                        "'logical_count', or leave the map out",
+                        "is a map of physical experts, so '{}' may count physical experts; if it counts "
+                        "logical experts, rename it to 'logical_count' or remove the map",
                         name);
 }
 

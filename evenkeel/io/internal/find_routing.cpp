@@ -60,8 +60,8 @@ FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, con
   if (is_trtllm_statistics(file)) return find_trtllm_statistics({source}, nullptr);
   if (file.arrays().size() == 1) return nameless(file, file.arrays().front(), options);
   throw parse_error(file.name(), "",
-                    "has {} arrays, and none has a name that says what it is, such as topk_ids, counts or "
-                    "physical_to_logical_map",
+                    "has {} arrays, but none with a known name, such as topk_ids, counts or "
+                    "physical_to_logical_map; rename one",
                     file.arrays().size());
 }
 
@@ -104,9 +104,10 @@ FoundRouting find_in_folder(const std::string& folder, const ReadOptions& option
   const auto chunks = paths_in(folder, "epg", ".npz");
   const auto manifests = paths_in(folder, "epg", ".manifest.json");
   if (!chunks.empty() || !manifests.empty()) return find_ultra_ep_traces(folder, chunks, manifests, options);
-  throw ParseError(folder, "",
-                   "is a folder without rank*.safetensors (TensorRT-LLM), router_trace_rank*.jsonl "
-                   "(Megatron-LM), expert_distribution_recorder_*.pt (SGLang) or epg*.npz (UltraEP)");
+  throw ParseError(
+      folder, "",
+      "is a folder without routing files: rank*.safetensors (TensorRT-LLM), router_trace_rank*.jsonl "
+      "(Megatron-LM), expert_distribution_recorder_*.pt (SGLang) or epg*.npz (UltraEP)");
 }
 
 }  // namespace
@@ -118,7 +119,8 @@ std::string only_of(std::span<const std::string_view> names, const std::function
     if (!has(name)) continue;
     if (!found.empty())
       throw parse_error(file, std::string(name),
-                        "stands beside '{}', and either may be the routing; keep one", found);
+                        "is there as well as '{}', and either may be the routing; keep only one of them",
+                        found);
     found = name;
   }
   return found;
@@ -134,7 +136,7 @@ std::optional<std::int64_t> experts_said(const ArrayFile& file) {
 
 void require_experts_said(std::optional<std::int64_t> said, std::int64_t there, const std::string& file) {
   if (said.value_or(there) != there)
-    throw parse_error(file, "num_experts", "is {}, but the counts are of {}", *said, there);
+    throw parse_error(file, "num_experts", "is {}, but the counts are of {} experts", *said, there);
 }
 
 FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options) {

@@ -61,7 +61,7 @@ FoundRouting found_counts(IntArray counts, const std::string& file, const std::s
   const bool by_step = shape.size() == 3;
   if (!by_step) shape.insert(shape.begin(), 1);
   if (shape[0] < 1 || shape[1] < 1 || shape[2] < 1 || shape[1] > max_layers || shape[2] > max_trace_experts)
-    throw parse_error(file, key, "shape {} is not of 1..{} layers of 1..{} experts",
+    throw parse_error(file, key, "shape {}; allowed: 1..{} layers of 1..{} experts",
                       to_text(std::span(shape).subspan(by_step ? 0 : 1)), max_layers, max_trace_experts);
   require_loads(counts.values, file, key);
   return {.kind = "counts",
@@ -94,7 +94,7 @@ FoundRouting found_tokens(TokenIds tokens, std::optional<int> num_experts, const
     used_layer[i / width % layers] = true;
     used_width = std::max(used_width, i % width + 1);
   }
-  if (used_width == 0) throw ParseError(file, "", "has no assignment of any token");
+  if (used_width == 0) throw ParseError(file, "", "has no token with an expert");
   std::vector<std::int32_t> kept;
   for (std::size_t i = 0; i < tokens.ids.size(); ++i)
     if (used_layer[i / width % layers] && i % width < used_width) kept.push_back(tokens.ids[i]);
@@ -122,9 +122,11 @@ std::string counted(std::int64_t count, std::string_view what) {
 void require_dense_enough(std::int64_t numbers, std::int64_t steps, std::int64_t layers, std::int64_t experts,
                           const std::string& file) {
   if (steps * layers * experts > (std::int64_t{1} << 20) + 64 * numbers)
-    throw parse_error(file, "", "has few numbers ({}) for {}{} of {}{}", numbers,
-                      steps > 1 ? counted(steps, "step") + " of " : "", counted(layers, "layer"),
-                      counted(experts, "expert"), steps > 1 ? "; add several steps up to one" : "");
+    throw parse_error(
+        file, "", "has only {} numbers for {}{} of {}{}", numbers,
+        steps > 1 ? counted(steps, "step") + " of " : "", counted(layers, "layer"),
+        counted(experts, "expert"),
+        steps > 1 ? "; add up several steps to one" : "; are the ids of layers and experts right?");
 }
 
 std::string meaning_of(const FoundRouting& found) {

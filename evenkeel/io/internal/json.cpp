@@ -24,7 +24,7 @@ void walk(const Json& list, std::size_t level, std::vector<std::int64_t>& shape,
   if (!list.is_array()) throw parse_error(file, key, "is a JSON {}, not a list", list.type_name());
   if (shape[level] < 0) shape[level] = std::ssize(list);
   if (shape[level] != std::ssize(list))
-    throw parse_error(file, key, "has {} elements where the first had {}", list.size(), shape[level]);
+    throw parse_error(file, key, "has {} elements, but the first list has {}", list.size(), shape[level]);
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (level + 1 == shape.size())
       append(list, i, key);

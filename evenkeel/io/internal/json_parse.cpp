@@ -86,7 +86,7 @@ class JsonBuilder {
     if (open_.empty() && root_.is_array() && text_.substr(0, position).ends_with('['))
       throw ParseError(
           file_, byte(position),
-          "a second list begins here; write one list of them all, [[...], [...]], or a text table");
+          "a second list begins here; write one list of all lists, [[...], [...]], or a text table");
     throw ParseError(file_, byte(position), plain(error));
   }
 
@@ -115,7 +115,7 @@ class JsonBuilder {
     stop_if_asked();
     count_part();
     if (open_.size() == max_json_depth)
-      throw internal::parse_error(file_, "", "nested deeper than {}", max_json_depth);
+      throw internal::parse_error(file_, "", "is nested deeper than {} levels", max_json_depth);
     add(std::move(container));
     open_.push_back(added_);
     return true;
@@ -148,7 +148,7 @@ JsonDocument read_json(const ByteSource& source) {
 
 void require_json(const ByteSource& source, std::string_view what) {
   if (const FileFormat format = detect_format(source); format != FileFormat::json)
-    throw parse_error(source.name(), "", "is {}; {} is JSON", name_of(format), what);
+    throw parse_error(source.name(), "", "is a {} file, but {} must be JSON", name_of(format), what);
 }
 
 JsonDocument read_config_json(const ByteSource& source) {
@@ -198,7 +198,7 @@ void for_each_json_line(const ByteSource& source,
     if (first == std::string_view::npos) return;
     if (line.substr(first).find_last_not_of(" \t\r") == 0 && (line[first] == '{' || line[first] == '['))
       throw parse_error(source.name(), fmt::format("line {}", number),
-                        "begins a record that goes over several lines; write each in one, as jq -c does");
+                        "begins a record of several lines; write each record in one line, as jq -c does");
     take(parse_json(line, fmt::format("{}: line {}", source.name(), number), begin), number);
   };
   std::string text;  // from `begin` of the file on, without lines that were taken

@@ -100,7 +100,7 @@ std::optional<int> agreed(const ConfigKeys& config, std::span<const std::string_
     if (!config.is_there(key)) continue;
     const int stated = read(key);
     if (value && stated != *value)
-      config.fail(key, "is {}, where {} is {}; right would be one number", stated, config.name(first),
+      config.fail(key, "is {}, but {} is {}; both must be the same number", stated, config.name(first),
                   *value);
     value = stated;
     first = key;
@@ -157,7 +157,7 @@ Flags flags_of_numbers(const ConfigKeys& config, std::string_view key,
   bool names_mtp = false;
   for (const std::int64_t layer : numbers) {
     if (layer < 0 || layer >= std::ssize(flags))
-      config.fail(key, "names layer {}, where the model has layers 0..{}", layer, std::ssize(flags) - 1);
+      config.fail(key, "names layer {}, but the model has layers 0..{}", layer, std::ssize(flags) - 1);
     if (flags[static_cast<std::size_t>(layer)]) config.fail(key, "names layer {} twice", layer);
     flags[static_cast<std::size_t>(layer)] = true;
     names_mtp |= layer >= count.hidden;
@@ -195,7 +195,9 @@ void add_formula(const ConfigKeys& config, const Formula& formula, int hidden,
       if (std::ranges::find(keys, key) == keys.end()) return absent;
       if (!formula.by_kind || !config.is_list(key)) return config.integer(key, least, max_layers);
       const JsonField list = config.at(key);
-      if (kind >= list->size()) list.fail("has {} numbers, where another of its keys has more", list->size());
+      if (kind >= list->size())
+        list.fail("has {} numbers, but the longest of the lists {} has {}", list->size(),
+                  fmt::join(keys, ", "), kinds);
       return list[kind].integer(least, max_layers);
     };
     const int first = number(formula.first, 0, 0);
@@ -240,8 +242,8 @@ Flags mtp_flags(const ConfigKeys& config, const Family* family, int num_layers) 
     const Flags flags = flags_of_words(config, "mtp_mlp_layer_types", false);
     if (flags.size() != count)
       config.fail("mtp_mlp_layer_types",
-                  "has entries for {} layers, but the model has {} of multi-token prediction", flags.size(),
-                  count);
+                  "has entries for {} layers, but the model has {} layers of multi-token prediction",
+                  flags.size(), count);
     return flags;
   }
   // These blocks together make one layer of multi-token prediction.
@@ -277,10 +279,10 @@ void require_agreement(const ConfigKeys& config, const std::vector<LayerRule>& r
   for (const LayerRule& rule : rules) {
     const std::vector<int> other = numbers_of(rule.has_experts, hidden, 0);
     if (other == first) continue;
-    throw parse_error(config.file(), rule.keys,
-                      "says that {} experts, where {} says that {} them; right would be the same layers, "
-                      "or one of the two keys",
-                      said_by(other), rules.front().keys, said_by(first));
+    throw parse_error(
+        config.file(), rule.keys,
+        "says that {} experts, but {} says that {} experts; make them agree, or leave out one of the keys",
+        said_by(other), rules.front().keys, said_by(first));
   }
 }
 
@@ -297,7 +299,8 @@ void require_known(const ConfigKeys& config, const Family* family, const std::ve
   // Some families' classes have dense layers by default, and the default differs between versions.
   if (family != nullptr && family->layers == Family::Layers::after_stated_dense && rules.size() == 1 &&
       rules.front().keys == config.name("moe_layer_freq") && !config.is_list("moe_layer_freq"))
-    config.fail("first_k_dense_replace", "is missing, and has no single default for '{}'", family->name());
+    config.fail("first_k_dense_replace", "is missing, and versions of '{}' have different defaults for it",
+                family->name());
 }
 
 // Keys of a language model's config inside another model's config.
@@ -411,9 +414,11 @@ ModelLayers layers_of(const ConfigKeys& config, const Family* around) {
   const Family* const family = own != nullptr ? own : around;
   if (config.is_there("encoder_sparse_step"))
     config.fail("encoder_sparse_step",
-                "belongs to a model with encoder and decoder, whose layers are numbered separately");
+                "belongs to a model with an encoder and a decoder; such models are not supported");
   const std::optional<int> hidden = hidden_layers(config);
-  if (!hidden) config.fail("num_hidden_layers", "is missing; known: {}", fmt::join(layer_count_keys, ", "));
+  if (!hidden)
+    config.fail("num_hidden_layers", "is missing; the config needs one of the keys {}",
+                fmt::join(layer_count_keys, ", "));
   const int mtp = prediction_layers(config);
   std::vector<LayerRule> rules = layer_rules(config, {*hidden, mtp});
   require_known(config, family, rules);
@@ -426,7 +431,7 @@ ModelLayers layers_of(const ConfigKeys& config, const Family* around) {
                      .num_experts = num_experts(config),
                      .top_k = top_k(config)};
   if (layers.moe_layers.empty())
-    throw parse_error(config.file(), rules.front().keys, "leaves no layer with experts among the model's {}",
+    throw parse_error(config.file(), rules.front().keys, "gives experts to none of the model's {} layers",
                       *hidden);
   std::ranges::set_intersection(layers.moe_layers, table_layers(config, *hidden),
                                 std::back_inserter(layers.table_layers));

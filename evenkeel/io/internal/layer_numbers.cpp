@@ -42,15 +42,16 @@ std::vector<int> all_layers(int count) {
 // prediction; a recording may also lack the layers that a table routes.
 LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts, RowsOf of) {
   const auto refuse = [&](const std::string& why) {
-    throw InvalidArgument("model", why,
-                          fmt::format("the config.json of the model that was recorded{}",
-                                      rows.layers.known() ? ""
-                                                          : ", or beside it --moe-layers (layers=): which of "
-                                                            "the model's layers the rows are"));
+    throw InvalidArgument(
+        "model", why,
+        fmt::format("the config.json of the recorded model{}",
+                    rows.layers.known() ? ""
+                                        : "; if only some of its layers were recorded, also "
+                                          "--moe-layers (layers=) with those layers"));
   };
   const std::vector<int> all = model.all_layers();
   if (model.num_experts > 0 && num_experts > 0 && model.num_experts != num_experts)
-    refuse(fmt::format("has {} experts, but {} has {}", model.num_experts, rows.name, num_experts));
+    refuse(fmt::format("has {} experts, but {} has {} experts", model.num_experts, rows.name, num_experts));
   if (rows.layers.known()) {
     if (std::ranges::includes(all, rows.layers.numbers())) return rows.layers;
   } else {
@@ -73,7 +74,8 @@ LayerNumbers layers_of(const std::vector<std::int64_t>& stated, int num_rows, co
   std::vector<int> numbers;
   for (std::int64_t layer : stated) {
     if (layer <= (numbers.empty() ? -1 : numbers.back()) || layer >= max_layers)
-      throw parse_error(file, layers_key, "{} is not above the layer before, in 0..{}", layer,
+      throw parse_error(file, layers_key,
+                        "layer {} is out of order or too large; allowed: ascending numbers in 0..{}", layer,
                         max_layers - 1);
     numbers.push_back(static_cast<int>(layer));
   }
@@ -109,10 +111,10 @@ std::vector<int> layer_numbers_of(const NumberedRows& placement, const Placement
         fmt::format("{} or more", placement.num_rows));
   if (options.num_hidden_layers == placement.num_rows) return all_layers(placement.num_rows);
   throw InvalidArgument("moe_layers",
-                        fmt::format("is not given; {} counts the model's layers with the dense ones, and it "
-                                    "is not known which of them the {} layers of the placement are",
+                        fmt::format("is not given; {} numbers all layers of the model, dense ones too, so "
+                                    "evenkeel must know which of them are the placement's {} layers",
                                     format, placement.num_rows),
-                        "such as 3-60, or the model's config.json");
+                        "layer numbers, such as 3-60, or the model's config.json");
 }
 
 LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
@@ -121,12 +123,12 @@ LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
   if (!layers) return model ? layers_of_model(*model, rows, num_experts, of) : LayerNumbers();
   const LayerNumbers said(*layers, "moe_layers");
   if (std::ssize(said.numbers()) != rows.num_rows || (rows.layers.known() && rows.layers != said))
-    throw InvalidArgument("moe_layers",
-                          fmt::format("names layers {}, but {} has {}", to_text(said), rows.name,
-                                      described(rows.layers, rows.num_rows)),
-                          rows.layers.known()
-                              ? fmt::format("{}, or leave it out", to_text(rows.layers))
-                              : fmt::format("{} number{}", rows.num_rows, rows.num_rows == 1 ? "" : "s"));
+    throw InvalidArgument(
+        "moe_layers",
+        fmt::format("names layers {}, but {} has {}", to_text(said), rows.name,
+                    described(rows.layers, rows.num_rows)),
+        rows.layers.known() ? fmt::format("{}, or leave it out", to_text(rows.layers))
+                            : fmt::format("{} layer number{}", rows.num_rows, rows.num_rows == 1 ? "" : "s"));
   return model ? layers_of_model(*model, {rows.name, said, rows.num_rows}, num_experts, of) : said;
 }
 

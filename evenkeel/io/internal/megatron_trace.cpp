@@ -39,7 +39,7 @@ Record record_of(const JsonField& json) {
   const JsonField rows = json["top_indices"];
   const IntArray ids = nested_integers(*rows, 2, json.file(), rows.key());
   if (ids.shape[0] != record.num_tokens || (record.num_tokens > 0 && ids.shape[1] != record.top_k))
-    rows.fail("shape {} is not [num_tokens, topk], [{}, {}]", to_text(ids.shape), record.num_tokens,
+    rows.fail("shape {} is not [num_tokens, topk] = [{}, {}]", to_text(ids.shape), record.num_tokens,
               record.top_k);
   for (const std::int64_t id : ids.values) {
     if (id < no_expert || id >= max_trace_experts)
@@ -72,7 +72,7 @@ class Batches {
     Batch& batch = batches_[place->second];
     if (batch.num_tokens != record.num_tokens)
       throw parse_error(where, "num_tokens",
-                        "layer {} has {} tokens where another layer of the same step has {}", record.layer,
+                        "layer {} has {} tokens, but another layer of the same step has {}", record.layer,
                         record.num_tokens, batch.num_tokens);
     layers_.insert(record.layer);
     top_k_ = std::max(top_k_, record.top_k);
@@ -84,7 +84,8 @@ class Batches {
         .ids = {}, .layers = {layers_.begin(), layers_.end()}, .top_k = std::max(top_k_, 1), .steps = {}};
     const std::int64_t of_token = std::ssize(all.layers) * all.top_k;
     if (of_token > max_trace_assignments_per_token)
-      throw parse_error(file, "", "has {} assignments a token", of_token);
+      throw parse_error(file, "", "has {} assignments a token; at most {} are read", of_token,
+                        max_trace_assignments_per_token);
     std::map<std::pair<std::int64_t, int>, std::vector<TokenRange>> steps;
     std::int64_t tokens = 0;
     for (Batch& batch : batches_) {
@@ -104,7 +105,9 @@ class Batches {
     const std::int64_t cells = batch.num_tokens * of_token;
     // If almost every layer was recorded separately, the trace would be mostly empty.
     if (cells > (std::int64_t{1} << 20) + 64 * given)
-      throw ParseError(file, "", "has steps with so few of the layers that no trace can be made of them");
+      throw parse_error(file, "",
+                        "step {} has only {} of the {} layers; a trace needs almost all layers in every step",
+                        batch.step, batch.layers.size(), all.layers.size());
     all.ids.resize(all.ids.size() + static_cast<std::size_t>(cells), no_expert);
     for (auto& [layer, record] : batch.layers) {
       const auto place = std::ranges::lower_bound(all.layers, layer) - all.layers.begin();

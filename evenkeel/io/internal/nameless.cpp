@@ -72,13 +72,14 @@ const Order& checked_order(std::string_view axes, const Lengths& shape, bool one
     throw InvalidArgument("axes", fmt::format("'{}'", axes), fmt::format("{}", fmt::join(names, "; ")));
   }
   if (order->is_of_one_step && !one_step)
-    throw InvalidArgument("axes", fmt::format("{}, which has one step, but layers are needed", axes),
-                          "an order with layers");
+    throw InvalidArgument("axes", fmt::format("{} is an order without layers, but layers are needed", axes),
+                          "an order with layers, such as layers,experts");
   if (order->num_axes() != std::ssize(shape))
-    throw InvalidArgument("axes",
-                          fmt::format("{}, but {} has {} dimension{}, {}", axes, file, shape.size(),
-                                      shape.size() == 1 ? "" : "s", to_text(shape)),
-                          "an order with as many dimensions");
+    throw InvalidArgument(
+        "axes",
+        fmt::format("{}, but {} has {} dimension{}: {}", axes, file, shape.size(),
+                    shape.size() == 1 ? "" : "s", to_text(shape)),
+        fmt::format("an order of {} dimension{}", shape.size(), shape.size() == 1 ? "" : "s"));
   return *order;
 }
 
@@ -102,10 +103,11 @@ void require_layer_order(const std::vector<std::int64_t>& shape, const std::stri
                          const std::string& key) {
   constexpr std::int64_t most_layers = 256;
   if (shape.size() != 3 || shape[1] <= most_layers || shape[0] > most_layers) return;
-  throw InvalidArgument("axes",
-                        fmt::format("{}: {}: shape {} has {} layers in the middle, more than any model", file,
-                                    key, to_text(shape), shape[1]),
-                        "its order, such as layers,tokens,k; counts need an order with layers second");
+  throw InvalidArgument(
+      "axes",
+      fmt::format("{}: {}: shape {} has {} layers in the middle, more than any model", file, key,
+                  to_text(shape), shape[1]),
+      "the order of the dimensions, such as layers,tokens,k for ids; counts need layers second");
 }
 
 std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayInfo& array,
@@ -122,7 +124,7 @@ std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayIn
   const bool by_layer = axes.starts_with("layers");
   const std::int64_t num_readers = by_layer ? layers : 1;
   if (num_readers > max_layers || layers * k < 1 || layers * k > max_trace_assignments_per_token)
-    throw parse_error(file.name(), array.name, "shape {} is not of 1..{} assignments a token",
+    throw parse_error(file.name(), array.name, "shape {}; allowed: 1..{} assignments a token (layers x k)",
                       to_text(array.shape), max_trace_assignments_per_token);
   std::vector<std::shared_ptr<ArrayReader::Fetch>> readers;
   for (std::int64_t i = 0; i < num_readers; ++i)
@@ -238,11 +240,12 @@ std::string column_meanings(const Lengths& shape, const Facts& facts) {
 }
 
 [[noreturn]] void refuse_probabilities(const ArrayFile& file, const ArrayInfo& array) {
-  throw parse_error(file.name(), array.name,
-                    "every row of the {} numbers sums to 1: these are probabilities of tokens, not counts; "
-                    "record the ids that the router chose, or count them{}",
-                    to_text(array.shape),
-                    array.shape.size() == 2 ? "; shares of each layer's load are axes layers,experts" : "");
+  throw parse_error(
+      file.name(), array.name,
+      "has shape {}, and each row sums to 1: these look like router probabilities of tokens, not counts; "
+      "record the ids that the router chose, or count them{}",
+      to_text(array.shape),
+      array.shape.size() == 2 ? "; if each row is a layer's shares of load, give axes layers,experts" : "");
 }
 
 std::string usual_order(const Lengths& shape, bool of_tokens) {
@@ -281,15 +284,15 @@ std::string order_of_model(const ModelLayers& model, const Lengths& shape, const
       readings.push_back("or columns " + columns);
   if (readings.empty())
     throw parse_error(file.name(), array.name,
-                      "shape {} is neither counts, [layers, experts] or [steps, layers, experts], nor ids, "
-                      "[tokens, layers, k] or [tokens, k]",
+                      "shape {} fits neither counts ([layers, experts] or [steps, layers, experts]) nor ids "
+                      "([tokens, layers, k] or [tokens, k])",
                       to_text(array.shape));
   const std::string name =
       array.name.empty() ? "" : fmt::format("the name '{}' is unknown, and ", array.name);
   throw InvalidArgument(
       "axes",
-      fmt::format("{}: {}no option says what its {} numbers are", file.name(), name, to_text(array.shape)),
-      fmt::format("{}; or a name in the file, such as topk_ids, counts or physical_to_logical_map",
+      fmt::format("{}: {}no option says what the dimensions {} are", file.name(), name, to_text(array.shape)),
+      fmt::format("{}; or an array named topk_ids, counts or physical_to_logical_map in the file",
                   fmt::join(readings, "; ")));
 }
 
@@ -304,7 +307,7 @@ std::string order_said(const ArrayFile& file, const ArrayInfo& array, const Read
   if (facts.is_floating && facts.least < 0)
     throw parse_error(
         file.name(), array.name,
-        "has fractions below 0, as logits have; record the ids that the router chose, or count them");
+        "has negative fractions, as logits do; record the ids that the router chose, or count them");
   ask(file, array, options.one_step, facts);
 }
 
@@ -340,8 +343,8 @@ FoundRouting read_columns(const ArrayFile& file, const ArrayInfo& array, const R
   if (array.shape.size() != 2)
     throw InvalidArgument(
         "columns",
-        fmt::format("{} has {} numbers, and a table has two dimensions", file.name(), to_text(array.shape)),
-        "axes");
+        fmt::format("{} has shape {}, but a table has two dimensions", file.name(), to_text(array.shape)),
+        "to leave it out; axes gives the order of the dimensions");
   if (array.num_elements == 0) throw ParseError(file.name(), array.name, "is empty");
   const auto width = static_cast<std::size_t>(array.shape[1]);
   NamedTable table(columns_of_option(options.columns, width, file.name()), file.name());

@@ -58,7 +58,8 @@ Dtype dtype_of(const JsonField& header) {
   if (kind.starts_with('O'))
     header.fail("holds Python objects, which are never read; save an integer or float array");
   const DtypeNames* const type = find_dtype(&DtypeNames::npy, kind);
-  if (type == nullptr) header.fail("element type '{}' is not one this reads", descr);
+  if (type == nullptr)
+    header.fail("element type '{}' is not supported; save an integer or float array", descr);
   if (descr.front() == '>' && type->item_size > 1)
     header.fail("element type '{}' is big-endian; save it with astype('<{}')", descr, kind);
   return type->type;
@@ -113,7 +114,7 @@ NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, con
                           const std::string& where) {
   std::array<std::byte, 12> begin{};
   const auto prefix = [&](std::int64_t count) {
-    if (size < count) throw ParseError(file, where + "header", "ends before its length");
+    if (size < count) throw ParseError(file, where + "header", "is cut off by the end of the file");
     read(0, std::span(begin).first(static_cast<std::size_t>(count)));
   };
   prefix(10);
@@ -122,20 +123,22 @@ NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, con
   const int version = std::to_integer<int>(begin[6]);
   const int minor = std::to_integer<int>(begin[7]);
   if (version < 1 || version > 3 || minor != 0)
-    throw parse_error(file, where + "byte 6", "npy version {}.{}; 1.0, 2.0 and 3.0 are read", version, minor);
+    throw parse_error(file, where + "byte 6", "is npy version {}.{}; only 1.0, 2.0 and 3.0 are read", version,
+                      minor);
   const std::int64_t length_end = version == 1 ? 10 : 12;
   prefix(length_end);
   std::int64_t length = 0;
   std::memcpy(&length, &begin[8], static_cast<std::size_t>(length_end - 8));
   if (length > max_npy_header_bytes || length > size - length_end)
-    throw parse_error(file, where + "byte 8", "a header of {} bytes is claimed in {}", length, size);
+    throw parse_error(file, where + "byte 8", "claims a header of {} bytes in a file of {} bytes", length,
+                      size);
   std::string text(static_cast<std::size_t>(length_end + length), '\0');
   read(0, std::as_writable_bytes(std::span(text)));
   NpyHeader header = header_of(text.substr(static_cast<std::size_t>(length_end)), file, where);
   header.data_begin = length_end + length;
   const auto elements = count_elements(header.array.shape, item_size(header.array.dtype));
   if (!elements || *elements * item_size(header.array.dtype) != size - header.data_begin)
-    throw parse_error(file, where + "shape", "{} of {} does not fit the {} bytes there are",
+    throw parse_error(file, where + "shape", "{} of {} does not fit the {} bytes of data",
                       to_text(header.array.shape), name_of(header.array.dtype), size - header.data_begin);
   header.array.num_elements = *elements;
   return header;
@@ -153,7 +156,7 @@ OpenedMember open_member(const std::shared_ptr<const ZipArchive>& archive, const
   const std::string& file = archive->name();
   if (member.encrypted) throw ParseError(file, name, "is encrypted");
   if (!member.stored() && !member.deflated())
-    throw parse_error(file, name, "is compressed by zip method {}; stored and deflated are read",
+    throw parse_error(file, name, "is compressed by zip method {}; only stored and deflated are read",
                       member.method);
   ZipMemberReader reader(archive, member, name);
   const auto read = [&](std::int64_t offset, std::span<std::byte> out) { reader.read(offset, out); };
@@ -174,7 +177,8 @@ std::string text_in(const ArrayFile& file, const std::string& array) {
   std::string text;
   for (const std::int64_t character : read_integers(file, array).values) {
     if (character < 1 || character > 127)
-      throw parse_error(file.name(), array, "is a text with character {}; ASCII is read", character);
+      throw parse_error(file.name(), array, "is a text with character code {}; only ASCII is read",
+                        character);
     text.push_back(static_cast<char>(character));
   }
   return text;

@@ -16,11 +16,12 @@ namespace {
 // placement is limited too much.
 std::string what_makes_it_even(std::size_t num_physical, const LayerPlacement& layer) {
   const int left = static_cast<int>(num_physical) % layer.num_ranks();
-  if (left == 0) return "place with equal sizes, or with more moves";
+  if (left == 0) return "make the placement with equal sizes, or allow more moves";
   const int wanted = static_cast<int>(num_physical) - layer.num_experts() + layer.num_ranks() - left;
   return fmt::format(
-      "place with {} redundant expert{} even; if experts move from another placement, allow enough moves",
-      wanted, wanted == 1 ? ", which makes it" : "s, which make it");
+      "make the placement with {} redundant expert{}; if it starts from another placement, also allow enough "
+      "moves",
+      wanted, wanted == 1 ? "" : "s");
 }
 
 PhysicalRow row_of(const LayerPlacement& layer) {
@@ -35,8 +36,8 @@ void require_even(const LayerPlacement& layer, int index, const PhysicalRow& row
   for (RankId rank : indices<RankId>(layer.num_ranks()))
     if (const std::size_t on_rank = layer.natives(rank).size(); on_rank != on_first)
       throw Unsupported(
-          fmt::format("{} gives every rank equally many physical experts, but in layer {} rank 0 has {} and "
-                      "rank {} has {}; {}",
+          fmt::format("{} needs equally many physical experts on every rank, but in layer {} rank 0 has {} "
+                      "and rank {} has {}; {}",
                       server, index, on_first, rank.value(), on_rank, what_makes_it_even(row.size(), layer)));
 }
 
@@ -49,7 +50,7 @@ std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_v
     // Redundant experts may be missing because moves from another placement were limited.
     if (rows.back().size() != rows.front().size())
       throw Unsupported(
-          fmt::format("{} has equally many physical experts in every layer, but layer 0 has {} and "
+          fmt::format("{} needs equally many physical experts in every layer, but layer 0 has {} and "
                       "layer {} has {}; allow more moves, or make a new placement",
                       server, rows.front().size(), layer, rows.back().size()));
   }
@@ -97,7 +98,7 @@ std::vector<std::vector<int>> homes_in(const NamedRow& row, std::span<const std:
                         num_experts - 1);
   // Checked before memory is allocated for num_experts.
   if (std::ssize(experts) < num_experts)
-    throw parse_error(file, row.key, "{} physical experts are fewer than {} experts", experts.size(),
+    throw parse_error(file, row.key, "has {} physical experts, fewer than the {} experts", experts.size(),
                       num_experts);
   std::vector<std::vector<int>> homes(static_cast<std::size_t>(num_experts));
   int rank = 0;
@@ -106,8 +107,7 @@ std::vector<std::vector<int>> homes_in(const NamedRow& row, std::span<const std:
     const auto expert = static_cast<std::size_t>(experts[static_cast<std::size_t>(i)]);
     if (!homes[expert].empty() && homes[expert].back() == rank)
       throw parse_error(file, fmt::format("{}[{}]", row.key, i),
-                        "rank {} holds expert {} twice; a placement has an expert once on a rank", rank,
-                        expert);
+                        "rank {} holds expert {} twice; a rank may hold an expert only once", rank, expert);
     homes[expert].push_back(rank);
   }
   const auto homeless = std::ranges::find_if(homes, [](const auto& ranks) { return ranks.empty(); });

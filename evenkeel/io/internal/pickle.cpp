@@ -74,7 +74,7 @@ class PickleMachine {
     }();
     if (steps[instruction] != nullptr) return steps[instruction](*this);
     --at_;
-    refuse("instruction 0x{:02x} is none of those that plain data needs", instruction);
+    refuse("instruction 0x{:02x} is not allowed: plain data does not need it", instruction);
   }
 
   void finish() {
@@ -135,7 +135,7 @@ class PickleMachine {
     const std::string_view rest(reinterpret_cast<const char*>(bytes_.data()) + at_,
                                 std::min(bytes_.size() - at_, most));
     const std::size_t end = rest.find('\n');
-    if (end == std::string_view::npos) refuse("a name does not end");
+    if (end == std::string_view::npos) refuse("is damaged: a name has no end");
     at_ += end + 1;
     return rest.substr(0, end);
   }
@@ -155,14 +155,14 @@ class PickleMachine {
 
   std::vector<Id> pop_last(std::size_t count) {
     const std::size_t bottom = marks_.empty() ? 0 : marks_.back();
-    if (stack_.size() < bottom + count) refuse("takes more from its stack than is there");
+    if (stack_.size() < bottom + count) refuse("is damaged: needs more values than its stack has");
     std::vector<Id> popped(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
     stack_.resize(stack_.size() - count);
     return popped;
   }
 
   std::vector<Id> pop_to_mark() {
-    if (marks_.empty()) refuse("takes more from its stack than is there");
+    if (marks_.empty()) refuse("is damaged: needs more values than its stack has");
     std::vector<Id> popped = pop_last(stack_.size() - marks_.back());
     marks_.pop_back();
     return popped;
@@ -171,8 +171,9 @@ class PickleMachine {
   // Appends to the list or dict on top of the stack.
   void extend(Kind kind, const std::vector<Id>& more) {
     const Id extended = top();
-    if (pickle_.kind(extended) != kind) refuse("adds to {}", pickle_.kind_name(extended));
-    if (kind == Kind::dict && more.size() % 2 != 0) refuse("a key without a value");
+    if (pickle_.kind(extended) != kind)
+      refuse("is damaged: adds elements to {}", pickle_.kind_name(extended));
+    if (kind == Kind::dict && more.size() % 2 != 0) refuse("is damaged: a key has no value");
     auto& items = pickle_.lists_[static_cast<std::size_t>(pickle_.values_[extended].number)];
     items.insert(items.end(), more.begin(), more.end());
   }
@@ -181,9 +182,10 @@ class PickleMachine {
     const Id name = name_and_arguments[0];
     const Id arguments = name_and_arguments[1];
     if (pickle_.kind(name) != Kind::name || pickle_.kind(arguments) != Kind::tuple)
-      refuse("calls {} with {}", pickle_.kind_name(name), pickle_.kind_name(arguments));
+      refuse("is damaged: calls {} with {}", pickle_.kind_name(name), pickle_.kind_name(arguments));
     if (pickle_.text(name) == "collections OrderedDict") {
-      if (!pickle_.items(arguments).empty()) refuse("an OrderedDict made of something");
+      if (!pickle_.items(arguments).empty())
+        refuse("makes an OrderedDict from arguments; only an empty one is read");
       return push_items(Kind::dict, {});
     }
     return push_items(Kind::call, std::move(name_and_arguments));
@@ -191,13 +193,15 @@ class PickleMachine {
 
   void put(std::int64_t place) {
     const Id remembered = top();
-    if (place > std::ssize(memo_)) refuse("remembers a value in place {} of {}", place, memo_.size());
+    if (place > std::ssize(memo_))
+      refuse("is damaged: stores value {} when only {} are stored", place, memo_.size());
     if (place == std::ssize(memo_)) memo_.push_back(remembered);
     memo_[static_cast<std::size_t>(place)] = remembered;
   }
 
   void get(std::int64_t place) {
-    if (place >= std::ssize(memo_)) refuse("recalls value {} of {}", place, memo_.size());
+    if (place >= std::ssize(memo_))
+      refuse("is damaged: uses value {} when only {} are stored", place, memo_.size());
     stack_.push_back(memo_[static_cast<std::size_t>(place)]);
   }
 

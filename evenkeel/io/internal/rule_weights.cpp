@@ -215,7 +215,7 @@ class RuleWeights {
       indexers_ = by_layer<bool>("indexer_types", {{"full", true}, {"shared", false}});
     else if (keys_.is_there("index_topk_pattern") ||
              keys_.integer_or("index_topk_freq", 1, max_layers, 1) != 1)
-      keys_.fail("indexer_types", "is missing, where other keys say that layers share their indexers");
+      keys_.fail("indexer_types", "is missing, but other keys say that layers share their indexers");
   }
 
   // Gemma 4: layers with full attention have wider heads and fewer key heads, and may use keys as values.
@@ -240,7 +240,7 @@ class RuleWeights {
       std::size_t layer = 0;
       const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
       if (error != std::errc{} || end != name.data() + name.size() || !value.is_object())
-        each.fail("has '{}', where objects by the number of a layer are expected", name);
+        each.fail("has '{}'; each key must be a layer number, and each value an object", name);
       if (!stated.insert(layer).second) each.fail("has layer {} twice", layer);
       const ConfigKeys config(each[name]);
       const std::int64_t head_dim =
@@ -253,7 +253,7 @@ class RuleWeights {
       wide_.kv_heads = kv_heads;
     }
     if (stated != wanted)
-      each.fail("has layers {}, but those with full attention are {}", fmt::join(stated, ", "),
+      each.fail("has layers {}, but the layers with full attention are {}", fmt::join(stated, ", "),
                 fmt::join(wanted, ", "));
   }
 

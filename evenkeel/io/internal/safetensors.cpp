@@ -24,7 +24,7 @@ JsonDocument read_header_text(const ByteSource& source, std::int64_t& data_begin
   source.read(0, bytes);
   const std::uint64_t length = std::bit_cast<std::uint64_t>(bytes);
   if (length > max_header_bytes || static_cast<std::int64_t>(length) > source.size() - length_bytes)
-    throw parse_error(source.name(), "byte 0", "a header of {} bytes is claimed in a file of {}", length,
+    throw parse_error(source.name(), "byte 0", "claims a header of {} bytes in a file of {} bytes", length,
                       source.size());
   std::string text(static_cast<std::size_t>(length), '\0');
   source.read(length_bytes, std::as_writable_bytes(std::span(text)));
@@ -71,7 +71,7 @@ std::map<std::string, std::string> metadata_of(const JsonField& metadata) {
 
 ArrayInfo array_of(const SafetensorsTensor& tensor, const std::string& file) {
   const DtypeNames* const type = find_dtype(&DtypeNames::safetensors, tensor.dtype);
-  if (type == nullptr) throw parse_error(file, tensor.name, "dtype {} is not one this reads", tensor.dtype);
+  if (type == nullptr) throw parse_error(file, tensor.name, "dtype {} is not supported", tensor.dtype);
   const auto elements = count_elements(tensor.shape, type->item_size);
   if (!elements || *elements * type->item_size != tensor.bytes())
     throw parse_error(file, tensor.name, "shape {} of {} does not fit its {} bytes", to_text(tensor.shape),
@@ -109,7 +109,8 @@ void require_gapless(const SafetensorsHeader& header, const ByteSource& source) 
     at = tensor->end;
   }
   if (const std::int64_t data_bytes = source.size() - header.data_begin; at != data_bytes)
-    throw parse_error(source.name(), "", "the arrays end at {} of {} bytes of data", at, data_bytes);
+    throw parse_error(source.name(), "", "the arrays end at byte {}, but there are {} bytes of data", at,
+                      data_bytes);
 }
 
 std::unique_ptr<ArrayFile> open_safetensors(const ByteSource& source) {

@@ -60,8 +60,8 @@ JsonDocument only_vllm_record(const ByteSource& source) {
 void require_said(const std::optional<JsonField>& said, std::int64_t expected) {
   if (!said) return;
   if (const std::int64_t number = said->integer(); number != expected)
-    said->fail("is {}, but {} by the lists; vLLM-Ascend uses their order and lengths: make both agree",
-               number, expected);
+    said->fail("is {}, but the lists give {}; vLLM-Ascend goes by the lists: make both agree", number,
+               expected);
 }
 
 NamedRow read_ascend_layer(const JsonField& layer, const JsonField& devices) {
@@ -73,7 +73,7 @@ NamedRow read_ascend_layer(const JsonField& layer, const JsonField& devices) {
     const JsonField list = device["device_expert"];
     const auto experts = list.integers();
     if (experts.size() != on_first->size())
-      list.fail("has {} experts where device 0 has {}", experts.size(), on_first->size());
+      list.fail("has {} experts, but device 0 has {}", experts.size(), on_first->size());
     row.experts.insert(row.experts.end(), experts.begin(), experts.end());
   }
   return row;
@@ -146,7 +146,7 @@ ServerPlacement read_vllm_ascend(const ByteSource& source) {
     if (!devices->is_array() || devices->empty()) devices.fail("is not a list of devices");
     const int num_ranks = static_cast<int>(devices->size());
     if (all.num_ranks.value_or(num_ranks) != num_ranks)
-      devices.fail("has {} devices where the first has {}", num_ranks, *all.num_ranks);
+      devices.fail("has {} devices, but the first layer has {}", num_ranks, *all.num_ranks);
     all.num_ranks = num_ranks;
     const auto id = layer.find("layer_id");
     const int first = id ? id->integer(0, max_layers - 1) : 0;

@@ -56,8 +56,8 @@ PhysicalMap read_map(TorchFile& file, std::optional<int> num_experts) {
 void add_counts(const IntArray& of_pass, const PhysicalMap& map, const std::string& file,
                 const std::string& key, std::span<std::int64_t> sum) {
   if (of_pass.shape != std::vector<std::int64_t>{map.layers, map.physical})
-    throw parse_error(file, key, "shape {} is not that of {}, [{}, {}]", to_text(of_pass.shape), map_key,
-                      map.layers, map.physical);
+    throw parse_error(file, key, "shape {} differs from the shape of {}, [{}, {}]", to_text(of_pass.shape),
+                      map_key, map.layers, map.physical);
   for (std::size_t i = 0; i < of_pass.values.size(); ++i) {
     const auto layer = static_cast<std::int64_t>(i) / map.physical;
     std::int64_t& load = sum[static_cast<std::size_t>(layer * map.num_experts + map.experts[i])];
@@ -72,12 +72,13 @@ void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::stri
                 const std::string& key, TokenIds& tokens) {
   if (of_pass.shape.size() != 3 || of_pass.shape[0] != map.layers || of_pass.shape[2] < 1 ||
       (!tokens.ids.empty() && of_pass.shape[2] != tokens.top_k))
-    throw parse_error(file, key, "shape {} is not [{} layers, tokens, k], with one k in all records",
+    throw parse_error(file, key, "shape {} is not [{} layers, tokens, k], with the same k in all records",
                       to_text(of_pass.shape), map.layers);
   const std::int64_t num_tokens = of_pass.shape[1];
   const std::int64_t width = of_pass.shape[2];
   if (map.layers * width > max_trace_assignments_per_token)
-    throw ParseError(file, key, "has too many assignments a token");
+    throw parse_error(file, key, "has {} assignments a token; at most {} are read", map.layers * width,
+                      max_trace_assignments_per_token);
   tokens.top_k = static_cast<int>(width);
   for (std::int64_t token = 0; token < num_tokens; ++token) {
     for (std::int64_t layer = 0; layer < map.layers; ++layer) {
@@ -111,7 +112,7 @@ class ForwardPasses {
     if (pass.has_value() != numbered_ || (!numbered_ && file.name() != first_file_))
       throw parse_error(
           file.name(), where + ".forward_pass_id",
-          "is {} here and {} in {}: their records cannot be matched to steps; read the files one by one",
+          "is {} here and {} in {}: the records cannot be matched to steps; read the files one by one",
           pass ? "present" : "missing", numbered_ ? "present" : "missing", first_file_);
     if (!pass) return count_++;
     const std::int64_t rank = integer_in(file.pickle(), record, "rank").value_or(0);
@@ -119,10 +120,10 @@ class ForwardPasses {
       const auto [first, fresh] = loads_.try_emplace({*pass, rank, gatherer_of(file.pickle(), record)},
                                                      fmt::format("{}: {}", file.name(), where));
       if (!fresh)
-        throw parse_error(
-            file.name(), where,
-            "is forward pass {} of rank {}, as {} is: they are from two runs; read each run separately",
-            *pass, rank, first->second);
+        throw parse_error(file.name(), where,
+                          "is forward pass {} of rank {}, but so is {}: the two are from different runs; "
+                          "read each run separately",
+                          *pass, rank, first->second);
     }
     const auto [step, fresh] = steps_.try_emplace(*pass, count_);
     if (fresh) ++count_;
@@ -195,11 +196,12 @@ class RecordSum {
       mode_ = mode;
     }
     if (layers != layers_ || experts != experts_)
-      throw parse_error(file, "", "has {} layers of {} experts, but {} has {} of {}", layers, experts, first_,
-                        layers_, experts_);
+      throw parse_error(file, "", "has {} layers of {} experts, but {} has {} layers of {}", layers, experts,
+                        first_, layers_, experts_);
     if (mode != mode_)
-      throw parse_error(file, "", "has {}, but {} has {}: they were recorded in two modes", mode, first_,
-                        mode_);
+      throw parse_error(file, "",
+                        "has {}, but {} has {}: the files were recorded in two modes; read them separately",
+                        mode, first_, mode_);
   }
 
   void add_record(TorchFile& file, Pickle::Id record, const PhysicalMap& map, const std::string& where) {

@@ -79,8 +79,9 @@ TableColumns columns_told(const TextTable& table, const Cells& first, bool named
   TableColumns told = columns_of_option(options.columns, width, file);
   if (named && columns_said(first, file, table.line()).value_or(told) != told)
     throw InvalidArgument(
-        "columns", fmt::format("{}, but {} calls them {}", options.columns, file, fmt::join(first, ",")),
-        "to leave them out");
+        "columns",
+        fmt::format("{}, but {} names its columns {}", options.columns, file, fmt::join(first, ",")),
+        "to leave it out");
   return told;
 }
 
@@ -125,8 +126,8 @@ FoundRouting find_in_table(std::string_view text, const std::string& file, const
   if (is_line_of_ids(cells) && !has_index)
     throw ParseError(
         file, fmt::format("line {}", table.line()),
-        "counts the columns from 0 on, as a line of names does; take it out, or call the columns "
-        "'expert_0', 'expert_1', ... or 'layer', 'k_0', ...; if they are numbers, write names above");
+        "has 0, 1, 2, ..., which may be column names; remove the line, or name the columns 'expert_0', "
+        "'expert_1', ... or 'layer', 'k_0', ...; if it is data, write a line of names above it");
   const std::size_t width = cells.size() - (has_index ? 1 : 0);
   const bool told = !options.columns.empty();
   std::optional<NamedTable> rows;
@@ -143,12 +144,13 @@ FoundRouting find_in_table(std::string_view text, const std::string& file, const
       cells.erase(cells.begin());
     }
     if (cells.size() != width)
-      throw parse_error(file, fmt::format("line {}", table.line()), "has {} {} where the first had {}",
+      throw parse_error(file, fmt::format("line {}", table.line()), "has {} {}, but the first line has {}",
                         cells.size(), rows ? "cells" : "numbers", width);
     const bool may_be_names = !has_header && lines == 0;
     if (rows) rows->add(cells, table.line());
     for (std::size_t i = 0; !rows && i < width; ++i)
-      numbers.add(number_in(cells, i, place, may_be_names ? ", and the line is no line of names" : ""));
+      numbers.add(
+          number_in(cells, i, place, may_be_names ? ", and the line is not one of column names" : ""));
   }
   if (lines == 0) throw ParseError(file, "", "is text, but neither JSON nor lines of numbers");
   FoundRouting found = rows ? rows->found(options) : std::move(numbers).nameless(lines, file, options);
@@ -214,8 +216,8 @@ void NamedTable::number_tokens() {
   });
   if (uneven != lines_of.end())
     throw parse_error(file_, "",
-                      "has {} lines of layer {} and {} of layer {}, and no column of tokens: lines cannot be "
-                      "matched to tokens",
+                      "has {} lines of layer {} but {} of layer {}, so lines cannot be matched to tokens; "
+                      "add a column 'token'",
                       uneven->second, std::get<2>(uneven->first), std::next(uneven)->second,
                       std::get<2>(std::next(uneven)->first));
 }
@@ -231,15 +233,16 @@ void NamedTable::require_no_doubles() const {
   std::vector<std::string> what;
   if (columns_.layer) what.push_back(fmt::format("layer {}", first->layer));
   if (columns_.expert) what.push_back(fmt::format("expert {}", first->expert));
-  if (columns_.token) what.push_back("the same token");
-  if (what.empty()) what.push_back("the same step");
+  if (columns_.token) what.push_back("the token");
+  if (what.empty()) what.push_back("the step");
   const bool may_be_ids = !columns_.expert && !columns_.numbers_are_ids;
-  throw parse_error(
-      file_, fmt::format("line {}", std::next(first)->line), "{} is in line {} already, and {}{}",
-      fmt::join(what, ", "), first->line,
-      has_lines_apart() ? "both are of the same step or rank"
-                        : "no column such as step, rank or forward_pass tells them apart",
-      may_be_ids && !has_lines_apart() ? "; ids of tokens go by the names 'k_0', 'k_1', ..." : "");
+  throw parse_error(file_, fmt::format("line {}", std::next(first)->line), "repeats {} of line {}, and {}{}",
+                    fmt::join(what, ", "), first->line,
+                    has_lines_apart() ? "both lines are of the same step or rank"
+                                      : "no column such as step, rank or forward_pass tells the two apart",
+                    may_be_ids && !has_lines_apart()
+                        ? "; if the numbers are expert ids, name their columns 'k_0', 'k_1', ..."
+                        : "");
 }
 
 // An expert without assignments has no line. So if expert 0 has no line, ids may begin with 1, or no token
@@ -248,12 +251,11 @@ std::size_t NamedTable::num_experts_of(const ReadOptions& options) const {
   if (!columns_.expert) return columns_.numbers.size();
   const auto [least, most] = std::ranges::minmax(rows_, {}, &Row::expert);
   if (least.expert > 0 && !options.num_experts)
-    throw InvalidArgument(
-        "num_experts",
-        fmt::format("is not given, and {} has no line of expert 0: its ids may begin with {}, or nobody "
-                    "chose the experts before",
-                    file_, least.expert),
-        "the number of experts, if their ids begin with 0; else renumber them from 0");
+    throw InvalidArgument("num_experts",
+                          fmt::format("is not given, and {} has no line for expert 0: its ids may count from "
+                                      "{}, or the experts below may have no load",
+                                      file_, least.expert),
+                          "the number of experts, if ids count from 0; else renumber the ids from 0");
   const int there = most.expert + 1;
   if (options.num_experts.value_or(there) < there)
     throw InvalidArgument("num_experts",

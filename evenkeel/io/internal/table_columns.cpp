@@ -111,11 +111,12 @@ class Names {
     made_.parts = of_[Meaning::part];
     made_.numbers_are_ids = !rest_.empty() && rest_ == of_[Meaning::choice];
     if (made_.expert && made_.numbers_are_ids)
-      refuse("column '{}' has experts, and so have columns {}", given_[*made_.expert], quoted(rest_));
+      refuse("column '{}' and columns {} both hold experts; keep only one or the other",
+             given_[*made_.expert], quoted(rest_));
     if (made_.token && !made_.numbers_are_ids)
       refuse(
-          "has a column '{}', but no columns of the token's experts, or other columns beside them; name "
-          "those of experts 'k_0', 'k_1', ..., and leave the others out",
+          "has a column '{}', so all columns of numbers must be that token's experts; name them 'k_0', "
+          "'k_1', ..., and remove any others",
           given_[*made_.token]);
     made_.numbers = made_.expert ? Columns{count_column()} : by_number();
     return std::move(made_);
@@ -138,13 +139,13 @@ class Names {
     const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
     if (has("physical") || has("slot"))
       refuse(
-          "column '{}' is of physical experts, and a table has no map of them; add up their counts by "
-          "logical expert",
+          "column '{}' is of physical experts, and a table has no map to logical experts; add up the counts "
+          "by logical expert",
           given_[column]);
     if (column_meaning(name) == Meaning::one_layer)
       refuse(
           "column '{}' is of one layer; write a line for each layer, with the columns 'layer', 'expert_0', "
-          "'expert_1', ..., or one for each expert, with 'layer', 'expert' and 'count'",
+          "'expert_1', ..., or a line for each expert, with the columns 'layer', 'expert' and 'count'",
           given_[column]);
   }
 
@@ -157,9 +158,10 @@ class Names {
   std::size_t count_column() {
     const Columns& may_be = of_[Meaning::count].empty() ? rest_ : of_[Meaning::count];
     if (may_be.empty())
-      refuse("has a column of experts, '{}', but none of counts; call it 'count'", given_[*made_.expert]);
+      refuse("has a column of experts, '{}', but no column of counts; name the counts 'count'",
+             given_[*made_.expert]);
     if (may_be.size() > 1)
-      refuse("any of the columns {} may be the count; keep only one of them, or name it 'count'",
+      refuse("any of the columns {} may be the count; keep only one of them, or name one 'count'",
              quoted(may_be));
     return may_be.front();
   }
@@ -169,7 +171,7 @@ class Names {
     const char* const what = made_.numbers_are_ids ? "choice" : "expert";
     if (!made_.numbers_are_ids && rest_.size() < 2)
       refuse(
-          "has {} columns of counts, but a layer has at least two experts; if lines are for single experts, "
+          "has {} columns of counts, but a layer has at least two experts; if each line is for one expert, "
           "name the columns 'layer', 'expert' and 'count'",
           rest_.size());
     std::string pattern;
@@ -252,22 +254,23 @@ TableColumns columns_of_option(std::string_view columns, std::size_t count, cons
   const auto refuse = [&](const std::string& why) {
     throw InvalidArgument(
         "columns", fmt::format("{}: {}", columns, why),
-        fmt::format("{} (a column to skip), and last k... (ids) or experts... (counts), such "
-                    "as layer,k...",
-                    fmt::join(words, ", ")));
+        fmt::format(
+            "{} (a column to skip); the last may be k... (ids) or experts... (counts), as in layer,k...",
+            fmt::join(words, ", ")));
   };
   std::vector<std::string> names;
   for (std::string_view rest = columns; !rest.empty();) {
     const std::string_view word = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), word.size() + 1));
     const bool is_rest = word == "k..." || word == "experts...";
-    if (!is_rest && !is_one_of(words, word)) refuse(fmt::format("'{}' is no column", word));
-    if (is_rest && !rest.empty()) refuse(fmt::format("{} is not the last", word));
+    if (!is_rest && !is_one_of(words, word)) refuse(fmt::format("'{}' is not a known column", word));
+    if (is_rest && !rest.empty()) refuse(fmt::format("{} must be the last", word));
     if (!is_rest) names.emplace_back(word);
     for (int i = 0; is_rest && names.size() < count; ++i)
       names.push_back(fmt::format("{}_{}", word == "k..." ? "k" : "expert", i));
   }
-  if (names.size() != count) refuse(fmt::format("names {} of {} columns", names.size(), count));
+  if (names.size() != count)
+    refuse(fmt::format("names {} columns, but the file has {}", names.size(), count));
   return columns_of_names({names.begin(), names.end()}, file, "columns");
 }
 

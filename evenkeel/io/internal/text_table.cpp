@@ -128,7 +128,7 @@ Cells TextTable::split(std::string_view line) const {
     const std::string_view plain = trim(rest.substr(0, end));
     if (quoted && !plain.empty())
       throw parse_error(file_, fmt::format("line {}, column {}", number_, cells.size() + 1),
-                        "has '{}' behind its closing quote", plain);
+                        "has '{}' after its closing quote", plain);
     cells.push_back(quoted.value_or(plain));
     if (end == std::string_view::npos) break;
     rest.remove_prefix(end + 1);

@@ -57,7 +57,7 @@ TorchFile::TorchFile(const ByteSource& source)
   prefix_ = found->name.substr(0, found->name.rfind("data.pkl"));
   if (const std::string order = prefix_ + "byteorder";
       archive_->find(order) != nullptr && text_of(order) != "little")
-    throw ParseError(name(), order, "is not little-endian; save it again on such a machine");
+    throw ParseError(name(), order, "is not little-endian; save the file again on a little-endian machine");
   require_version();
   if (found->size > max_pickle_bytes)
     throw parse_error(name(), found->name, "has {} bytes; at most {} are read", found->size,
@@ -75,7 +75,8 @@ void TorchFile::require_version() const {
   int version = 0;
   std::from_chars(text.data(), text.data() + text.size(), version);
   if (version < 1 || version > last_version)
-    throw parse_error(name(), version_member, "is not a version of 1..{}", last_version);
+    throw parse_error(name(), version_member, "is not a number in 1..{}, the versions of torch.save",
+                      last_version);
 }
 
 const ZipArchive::Member& TorchFile::member(const std::string& member_name) const {
@@ -83,7 +84,8 @@ const ZipArchive::Member& TorchFile::member(const std::string& member_name) cons
   if (found == nullptr) throw ParseError(name(), member_name, "is not in the archive");
   // torch.save never compresses, so no member may ask for more memory than the file has bytes.
   if (!found->stored() || found->encrypted || found->size > archive_->file_size())
-    throw ParseError(name(), member_name, "is not stored plainly, as torch.save stores it");
+    throw ParseError(name(), member_name,
+                     "is compressed, encrypted or larger than the file, which torch.save never writes");
   return *found;
 }
 
@@ -96,17 +98,19 @@ std::string TorchFile::text_of(const std::string& member_name) const {
 
 void TorchFile::charge(std::int64_t elements, const std::string& key) {
   if (elements > budget_)
-    throw ParseError(name(), key, "takes more memory than a file of this size may ask for");
+    throw ParseError(name(), key,
+                     "needs far more memory than the size of the file allows; is the file damaged?");
   budget_ -= elements;
 }
 
 std::vector<std::int64_t> TorchFile::sizes(Id tuple, const std::string& key) const {
   std::vector<std::int64_t> numbers;
   if (pickle_->kind(tuple) != Pickle::Kind::tuple || pickle_->items(tuple).size() > 8)
-    throw ParseError(name(), key, "has a shape that is not a tuple of at most 8 lengths");
+    throw ParseError(name(), key, "has a shape or strides other than a tuple of at most 8 numbers");
   for (Id item : pickle_->items(tuple)) {
     if (pickle_->kind(item) != Pickle::Kind::integer || pickle_->integer(item) < 0)
-      throw ParseError(name(), key, "has a shape that is not made of lengths");
+      throw ParseError(name(), key,
+                       "has a shape or strides with something other than whole numbers of at least 0");
     numbers.push_back(pickle_->integer(item));
   }
   return numbers;
@@ -120,15 +124,16 @@ TorchFile::Tensor TorchFile::storage_of(Id persistent, const std::string& key) c
   if (!is_tuple || pickle_->kind(parts[0]) != Kind::text || pickle_->text(parts[0]) != "storage" ||
       pickle_->kind(parts[1]) != Kind::name || pickle_->kind(parts[2]) != Kind::text ||
       pickle_->kind(parts[4]) != Kind::integer)
-    throw ParseError(name(), key, "has a storage that is not named as torch.save names it");
+    throw ParseError(name(), key, "has a storage that torch.save did not write");
   const DtypeNames* const type = find_dtype(&DtypeNames::torch, pickle_->text(parts[1]));
-  if (type == nullptr) throw ParseError(name(), key, "has a storage of unknown type");
+  if (type == nullptr)
+    throw parse_error(name(), key, "has a storage of unknown type '{}'", pickle_->text(parts[1]));
   Tensor storage{.dtype = type->type,
                  .member = prefix_ + "data/" + pickle_->text(parts[2]),
                  .size = pickle_->integer(parts[4])};
   if (const std::int64_t bytes = member(storage.member).size;
       bytes % type->item_size != 0 || bytes / type->item_size != storage.size)
-    throw parse_error(name(), storage.member, "has {} bytes, where {} elements of {} are claimed", bytes,
+    throw parse_error(name(), storage.member, "has {} bytes, but should have {} elements of {}", bytes,
                       storage.size, type->name);
   return storage;
 }
@@ -174,7 +179,7 @@ std::vector<std::byte> TorchFile::stored_bytes(Tensor& tensor, const std::string
   }
   const std::int64_t width = item_size(tensor.dtype);
   if (tensor.offset < 0 || last >= tensor.size)
-    throw parse_error(name(), key, "reaches element {} of {}, which has {}", last, tensor.member,
+    throw parse_error(name(), key, "reaches element {} of {}, which has {} elements", last, tensor.member,
                       tensor.size);
   const std::int64_t span = last - tensor.offset + 1;
   charge(span, key);
@@ -191,7 +196,8 @@ WholeArray<Number> TorchFile::read(Id id, const std::string& key) {
   Tensor tensor = describe(id, key);
   const auto elements = count_elements(tensor.shape, 8);
   if (!elements || tensor.strides.size() != tensor.shape.size())
-    throw parse_error(name(), key, "shape {} is impossible", to_text(tensor.shape));
+    throw parse_error(name(), key, "shape {} is too large, or does not have as many dimensions as strides",
+                      to_text(tensor.shape));
   charge(*elements, key);
   WholeArray<Number> array{.shape = tensor.shape, .values = {}};
   if (*elements == 0) return array;

@@ -41,9 +41,9 @@ struct Statistics {
 void add_rank(const ArrayFile& file, Statistics& all) {
   for (const ArrayInfo& info : file.arrays()) {
     const auto key = key_of(info.name);
-    if (!key) throw ParseError(file.name(), info.name, "is not named ITERATION_LAYER");
+    if (!key) throw ParseError(file.name(), info.name, "is not named ITERATION_LAYER, as in 104_3");
     if (key->second >= max_layers)
-      throw parse_error(file.name(), info.name, "has a layer above {}", max_layers - 1);
+      throw parse_error(file.name(), info.name, "is of a layer above {}", max_layers - 1);
     if (all.num_experts == 0 && info.shape.size() == 1) all.num_experts = info.shape[0];
     if (info.shape.size() != 1 || info.shape[0] != all.num_experts || info.shape[0] < 1)
       throw parse_error(file.name(), info.name, "shape {} is not [{} experts]", to_text(info.shape),
@@ -71,7 +71,8 @@ IntArray complete_counts(const Statistics& all, const std::string& file) {
     for (const int layer : all.layers) {
       const auto loads = all.loads.find({static_cast<int>(iteration), layer});
       if (loads == all.loads.end())
-        throw parse_error(file, "", "iteration {} has no layer {}", iteration, layer);
+        throw parse_error(file, "", "iteration {} has no layer {}; every iteration needs all layers",
+                          iteration, layer);
       counts.values.insert(counts.values.end(), loads->second.begin(), loads->second.end());
     }
   return counts;

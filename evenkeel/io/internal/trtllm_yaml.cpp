@@ -68,7 +68,7 @@ class YamlParser {
     if (next() == YAML_STREAM_END_EVENT) return {};
     parse_node(0);
     next();  // the document ends
-    if (next() != YAML_STREAM_END_EVENT) refuse("begins a second document; one is read");
+    if (next() != YAML_STREAM_END_EVENT) refuse("begins a second document; only one is allowed");
     return std::move(nodes_);
   }
 
@@ -91,7 +91,7 @@ class YamlParser {
       name(node, data.scalar.anchor);
       return &node;
     }
-    if (depth == max_yaml_depth) refuse("nested deeper than {}", max_yaml_depth);
+    if (depth == max_yaml_depth) refuse("is nested deeper than {} levels", max_yaml_depth);
     const bool is_list = type == YAML_SEQUENCE_START_EVENT;
     node.kind = is_list ? YamlNode::Kind::list : YamlNode::Kind::map;
     name(node, is_list ? data.sequence_start.anchor : data.mapping_start.anchor);
@@ -195,10 +195,12 @@ class BalancerReader {
       for (std::size_t i = 0; node.kind == Kind::map && i < node.items.size(); i += 2) {
         if (!node.items[i]->is(assignments_key) || found == &node) continue;
         if (found != nullptr)
-          refuse(node, "is a second map with {}; the first is in line {}", assignments_key, found->line);
+          refuse(node, "is a second map with {}; the first is in line {}; keep one of the two",
+                 assignments_key, found->line);
         found = &node;
       }
-    if (found == nullptr) throw parse_error(file_, "", "is YAML without a map that has {}", assignments_key);
+    if (found == nullptr)
+      throw parse_error(file_, "", "is YAML, but has no map with the key {}", assignments_key);
     return *found;
   }
 
@@ -238,11 +240,12 @@ class BalancerReader {
     if (list.kind != Kind::list) refuse(list, "{} is not a list of experts", shown(list));
     // Counted against a budget, since a list may be repeated by aliases.
     budget_ -= std::ssize(list.items);
-    if (budget_ < 0) refuse(list, "takes more memory than a file of this size may ask for");
+    if (budget_ < 0)
+      refuse(list, "needs far more memory than the size of the file allows; is the file damaged?");
     PhysicalRow row;
     for (const YamlNode* slot : list.items) {
       const auto expert = plain_number(*slot);
-      if (!expert) refuse(*slot, "{} is not an expert", shown(*slot));
+      if (!expert) refuse(*slot, "{} is not an expert number", shown(*slot));
       row.push_back(*expert);
     }
     return row;

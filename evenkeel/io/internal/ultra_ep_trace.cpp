@@ -32,7 +32,7 @@ constexpr int spare_layers = 3;
 // The name of the trace that a manifest or a chunk belongs to.
 std::string trace_name(const JsonField& metadata) {
   const JsonField said = metadata["schema"];
-  if (*said != schema_name) said.fail("is {}; \"{}\" is read", said->dump(), schema_name);
+  if (*said != schema_name) said.fail("is {}; only \"{}\" is read", said->dump(), schema_name);
   return metadata["trace_id"]->dump();
 }
 
@@ -50,7 +50,8 @@ class TraceSum {
 
   void add(const ArrayFile& chunk) {
     const auto text = chunk.metadata().find("metadata");
-    if (text == chunk.metadata().end()) throw ParseError(chunk.name(), "metadata", "is missing, or no text");
+    if (text == chunk.metadata().end())
+      throw ParseError(chunk.name(), "metadata", "is missing, or not a text");
     const std::string where = chunk.name() + ": metadata";
     const JsonDocument json = parse_json(text->second, where);
     const JsonField metadata(json, where);
@@ -85,8 +86,9 @@ class TraceSum {
   void require_all_chunks(const std::vector<std::string>& manifests, const std::string& folder) {
     for (const auto& [name, trace] : traces_)
       if (*trace.chunks.begin() != 0 || *trace.chunks.rbegin() != std::ssize(trace.chunks) - 1)
-        throw parse_error(folder, "", "has chunks {}..{} of {}, but {} in all; right would be all from 0 on",
-                          *trace.chunks.begin(), *trace.chunks.rbegin(), name, trace.chunks.size());
+        throw parse_error(folder, "",
+                          "has {} chunks of trace {}, numbered {}..{}; all chunks from 0 on are needed",
+                          trace.chunks.size(), name, *trace.chunks.begin(), *trace.chunks.rbegin());
     for (const std::string& path : manifests) {
       const auto json = read_json(ByteSource(path));
       const JsonField manifest(json, path);
@@ -96,7 +98,7 @@ class TraceSum {
       // UltraEP writes the manifest with 0 chunks when a run begins, and again when it ends.
       if (said.integer() == 0 && there > 0)
         notes_.push_back(
-            fmt::format("{} has not ended: its {} so far are read", name, counted(there, "chunk")));
+            fmt::format("trace {} has not ended; read so far: {}", name, counted(there, "chunk")));
       else if (said.integer() != there)
         said.fail("is {}, but the folder has {} of {}", said.integer(), counted(there, "chunk file"), name);
     }
@@ -142,7 +144,8 @@ class TraceSum {
       num_experts_ = experts;
     }
     if (layers != num_layers_ || experts != num_experts_)
-      throw parse_error(file, "", "has {} layers of {} experts, but {} has {} of {}; read them separately",
+      throw parse_error(file, "",
+                        "has {} layers of {} experts, but {} has {} layers of {}; read them separately",
                         layers, experts, first_, num_layers_, num_experts_);
   }
 
@@ -185,9 +188,9 @@ class TraceSum {
     for (const auto& [layer, records] : records_of_) numbers.push_back(layer);
     if (numbers.front() == 0) return LayerNumbers(std::move(numbers));
     if (numbers.back() < num_layers_) {
-      notes_.push_back(
-          fmt::format("its layers {} of {} are counted from 0 or from 1; the trace does not say which",
-                      to_text(LayerNumbers(std::move(numbers))), num_layers_));
+      notes_.push_back(fmt::format(
+          "the trace's layers {} of {} may be counted from 0 or from 1; the trace does not say which",
+          to_text(LayerNumbers(std::move(numbers))), num_layers_));
       return {};
     }
     for (int& number : numbers) --number;

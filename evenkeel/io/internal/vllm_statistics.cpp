@@ -34,7 +34,8 @@ class LoadSum {
     const JsonField load = record[load_key];
     const DoubleArray loads = nested_reals(*load, 2, record.file(), load_key);
     if (loads.shape != map.shape)
-      load.fail("is not of {} layers of {} physical experts, as {} is", map.shape[0], map.shape[1], p2l_key);
+      load.fail("does not have {} layers of {} physical experts, as {} has", map.shape[0], map.shape[1],
+                p2l_key);
     const auto num_experts = static_cast<std::size_t>(num_experts_);
     const auto size = static_cast<std::size_t>(layers_) * num_experts;
     if (keep_steps_ || sums_.empty()) sums_.resize(sums_.size() + size, 0.0);
@@ -46,13 +47,13 @@ class LoadSum {
         const std::int64_t expert = map.values[layer * physical + slot];
         const double count = loads.values[layer * physical + slot];
         if (count < 0) load[layer][slot].fail("is {}; a load is 0 or more", count);
-        if (expert < 0 && count > 0) load[layer][slot].fail("has load, but no expert in the map");
+        if (expert < 0 && count > 0) load[layer][slot].fail("has load, but the map gives it no expert");
         if (expert < 0) continue;
         sums[static_cast<std::size_t>(expert)] += count;
         seen[static_cast<std::size_t>(expert)] = true;
       }
       if (const auto found = std::ranges::count(seen, true); found != num_experts_)
-        p2l[layer].fail("has {} of {} experts", found, num_experts_);
+        p2l[layer].fail("names only {} of the {} experts", found, num_experts_);
     }
   }
 
@@ -72,8 +73,9 @@ class LoadSum {
     const auto found = record.find("model");
     const std::string model = found ? (*found)->dump() : "";
     if (!sums_.empty() && model != model_)
-      throw parse_error(record.file(), "model", "is {} where a record before has {}; read them separately",
-                        model.empty() ? "not said" : model, model_.empty() ? "none" : model_);
+      throw parse_error(record.file(), "model",
+                        "is {}, but in an earlier record it is {}; read the two models separately",
+                        model.empty() ? "missing" : model, model_.empty() ? "missing" : model_);
     model_ = model;
   }
 
@@ -81,14 +83,14 @@ class LoadSum {
     if (map.values.empty()) p2l.fail("is empty");
     const std::int64_t most = std::ranges::max(map.values);
     if (most >= std::min<std::int64_t>(max_trace_experts, map.shape[1]))
-      p2l.fail("names expert {}, but has {} physical experts", most, map.shape[1]);
+      p2l.fail("names expert {}, but has only {} physical experts", most, map.shape[1]);
     if (sums_.empty()) {
       layers_ = map.shape[0];
       num_experts_ = most + 1;
     }
     if (map.shape[0] != layers_ || most + 1 != num_experts_)
-      p2l.fail("is of {} layers of {} experts where a record before has {} of {}", map.shape[0], most + 1,
-               layers_, num_experts_);
+      p2l.fail("has {} layers of {} experts, but an earlier record has {} layers of {}", map.shape[0],
+               most + 1, layers_, num_experts_);
   }
 
   std::string file_;

@@ -67,7 +67,8 @@ void require_concentrated_fits(const Step& s) {
   if (w.hot_experts == s.experts() && w.share < 1)
     throw InvalidArgument(
         "scenario",
-        fmt::format("{} leaves none of the {} experts for the other assignments", to_string(w), s.experts()),
+        fmt::format("{} makes all {} experts hot, so none is left for the other assignments", to_string(w),
+                    s.experts()),
         s.experts() == 1 ? "F = 1" : fmt::format("N in 1..{}, or F = 1", s.experts() - 1));
 }
 

@@ -24,7 +24,7 @@ const Family& family_of(const LanguageConfig& config) {
     for (const Family& family : known_families())
       if (family.tensors) known.push_back(family.name());
     throw Unsupported(fmt::format(
-        "{}: model_type '{}' (architectures: {}) has no known way to permute its experts; known: {}", file,
+        "{}: cannot permute the experts of model_type '{}' (architectures: {}); supported: {}", file,
         config.model_type, architectures.empty() ? "none" : fmt::format("{}", fmt::join(architectures, ", ")),
         fmt::join(known, ", ")));
   }
@@ -60,8 +60,7 @@ struct NamedExperts {
 using NamesOfExperts = std::map<std::string, NamedExperts>;
 
 [[noreturn]] void refuse_expert(const std::string& file, const std::string& text, const std::string& why) {
-  throw Unsupported(fmt::format("{}: '{}' names one expert by its number, which cannot be renumbered; {}",
-                                file, text, why));
+  throw Unsupported(fmt::format("{}: '{}' {}", file, text, why));
 }
 
 void take_name(const std::string& given, const Json& says, const std::string& file, NamesOfExperts& named) {
@@ -75,14 +74,15 @@ void take_name(const std::string& given, const Json& says, const std::string& fi
         named.try_emplace(pattern, NamedExperts{.texts = {}, .says = says.dump()}).first->second;
     if (alike.says != says.dump())
       refuse_expert(file, given,
-                    fmt::format("its value is {}, but another expert has {}; equal values would be accepted",
+                    fmt::format("names one expert, and its value {} differs from another expert's {}; give "
+                                "all experts the same value",
                                 says.dump(), alike.says));
     alike.texts.emplace(std::stoi(found[1]), given);
   } else if (may_pick_experts(text)) {
-    throw Unsupported(fmt::format(
-        "{}: '{}' may pick out some experts of a layer by their numbers, which cannot be renumbered; "
-        "\\d+ or .* for all of them would do",
-        file, given));
+    throw Unsupported(
+        fmt::format("{}: '{}' may match only some experts of a layer, which permuting would change; write "
+                    "\\d+ or .* to match all experts",
+                    file, given));
   }
 }
 
@@ -101,12 +101,14 @@ void require_all_or_no_experts(const Json& config, int num_experts, const std::s
   for (const auto& [name, experts] : named) {
     for (int expert = 0; expert < num_experts; ++expert)
       if (!experts.texts.contains(expert))
-        refuse_expert(file, experts.texts.begin()->second,
-                      fmt::format("it names {} of the {} experts, and {} is not among them; name all or none",
-                                  experts.texts.size(), num_experts, expert));
+        refuse_expert(
+            file, experts.texts.begin()->second,
+            fmt::format("names one expert, but expert {} has no such entry; name all {} experts, or none",
+                        expert, num_experts));
     if (std::ssize(experts.texts) != num_experts)
       refuse_expert(file, experts.texts.rbegin()->second,
-                    fmt::format("config.json says that there are {} experts", num_experts));
+                    fmt::format("names expert {}, but the model has experts 0..{}",
+                                experts.texts.rbegin()->first, num_experts - 1));
   }
 }
 
@@ -119,10 +121,10 @@ CheckpointConfig read_checkpoint_config(const ByteSource& source) {
   if (experts == 0) config.keys.fail(family.weights ? family.weights->experts : "num_experts", "is missing");
   const std::optional<RoutingGroups> groups = routing_groups(config.keys, family, experts);
   if (!groups)
-    config.keys.fail("n_group",
-                     "is missing; {} chooses groups of experts first, and the number of groups must be "
-                     "known (1 if there are none)",
-                     family.name());
+    config.keys.fail(
+        "n_group",
+        "is missing; {} chooses groups of experts first, so their number must be given (1 if there are none)",
+        family.name());
   require_all_or_no_experts(config.file->json, experts, config.file->name);
   return {.family = &family, .num_layers = *layers, .num_experts = experts, .groups = *groups};
 }

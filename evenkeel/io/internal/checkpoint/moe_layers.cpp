@@ -191,10 +191,10 @@ class Search {
       require_whole(found, found.prediction ? name_of(place) : fmt::format("layer {}", found.layer));
       if (!layers.emplace(found.layer, found).second)
         throw parse_error(folder_, name_of(place),
-                          "would be layer {}, which the checkpoint has under another name", found.layer);
+                          "is layer {}, which the checkpoint also has under another name", found.layer);
     }
     if (layers.empty())
-      throw parse_error(folder_, "", "has no tensor with a name of {}'s experts", model_.family->name());
+      throw parse_error(folder_, "", "has no tensor named like the experts of {}", model_.family->name());
     const auto ascending = std::views::values(layers);
     return {ascending.begin(), ascending.end()};
   }
@@ -250,7 +250,7 @@ class Search {
       if (!first) first = place;
       if (first->first != place.first)
         throw parse_error(folder_, name_of(place),
-                          "has experts, and so has {}; experts of one model must be below one name",
+                          "has experts, and so has {}; the experts of a model must be below one name",
                           name_of(*first));
     }
   }
@@ -258,8 +258,8 @@ class Search {
   void take_expert(Found& found, const TensorRole& role, std::size_t tensor) {
     const int experts = model_.num_experts;
     if (role.expert >= experts)
-      throw parse_error(file_of(tensor), at(tensor).name, "expert {} is outside 0..{} of config.json",
-                        role.expert, experts - 1);
+      throw parse_error(file_of(tensor), at(tensor).name,
+                        "expert {} is outside 0..{}, the experts of config.json", role.expert, experts - 1);
     const auto [same, is_new] = found.by_expert[std::string(role.part)].emplace(role.expert, tensor);
     if (!is_new)
       throw parse_error(file_of(tensor), at(tensor).name, "is the same as {} under another name",
@@ -293,7 +293,7 @@ class Search {
     for (const auto& [part, tensors] : found.by_expert) {
       for (int expert = 0; expert < model_.num_experts; ++expert)
         if (!tensors.contains(expert))
-          throw parse_error(folder_, where, "expert {} has no {}, which others have", expert, part);
+          throw parse_error(folder_, where, "expert {} has no {}, which other experts have", expert, part);
       for (const auto& [expert, tensor] : tensors) require_alike(at(tensors.at(0)), at(tensor));
     }
   }
@@ -347,8 +347,8 @@ void TensorSource::renumber(std::span<std::byte> ids, const std::string& file,
     std::memcpy(&id, &ids[at], id_bytes);
     if (id >= new_ids.size())
       throw parse_error(file, name,
-                        "has a number of {} bytes that is not an expert id: {:#x}; right would be 0..{}",
-                        id_bytes, id, new_ids.size() - 1);
+                        "has the number {:#x} ({} bytes), which is not an expert id; allowed: 0..{}", id,
+                        id_bytes, new_ids.size() - 1);
     const auto made = static_cast<std::uint64_t>(new_ids[id].value());
     std::memcpy(&ids[at], &made, id_bytes);
   }

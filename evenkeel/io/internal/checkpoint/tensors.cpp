@@ -22,7 +22,8 @@ std::string root_of(const std::string& folder) {
       names.push_back(std::move(name));
   std::ranges::sort(names);
   if (names.size() > 1)
-    throw parse_error(folder, "", "has both {} and {}; it is unclear which is the model", names[0], names[1]);
+    throw parse_error(folder, "", "has both {} and {}; keep only the one that is the model", names[0],
+                      names[1]);
   if (names.empty())
     throw parse_error(folder, "",
                       "has neither a file that ends in {} nor {}; a safetensors checkpoint is needed",
@@ -52,7 +53,7 @@ void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::strin
                         stated.empty() ? "missing or names another file" : stated.mapped(), file);
   }
   if (!file_of.empty())
-    throw parse_error(index, "weight_map." + file_of.begin()->first, "says {}, which has no such tensor",
+    throw parse_error(index, "weight_map." + file_of.begin()->first, "names {}, which has no such tensor",
                       file_of.begin()->second);
 }
 

@@ -80,8 +80,7 @@ void require_readable(const std::string& name, const std::string& folder) {
     if (name.ends_with(ending))
       throw parse_error(
           folder, name,
-          "is packed by {}, whose shapes are not the weights'; right would be the checkpoint that it "
-          "was made from",
+          "is packed by {}, so its shape is not that of the weights; give the checkpoint it was made from",
           packer);
 }
 
