@@ -496,7 +496,7 @@ class Refusals(CompareTest):
                          "are; allowed: to leave it out")  # fmt: skip
         self.write("wide.json", MODEL | {"num_local_experts": 16})
         error = self.assert_refused(["compare", *self.here, "--num-experts", EXPERTS, "--model", "wide.json"], 2,
-                                    "InvalidArgument", "has 16 experts, but the file has 8")  # fmt: skip
+                                    "InvalidArgument", "has 16 experts, but the file has 8 experts")  # fmt: skip
         self.assertEqual(error["argument"], "--model")
 
     def test_a_budget_that_cannot_carry_out_every_routing(self):

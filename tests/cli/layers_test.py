@@ -104,7 +104,7 @@ class Layers(CommandTest):
         self.nameless("several.npy", [skewed(n) if n % 2 == 0 else [0] * EXPERTS for n in range(6)])
         for name, words, part in [
             ("one.npy", ["--as", "counts", "--moe-layers", "0-4"], "--moe-layers"),
-            ("several.npy", ["--as", "counts"], "rows 1,3,5 of the 6 have no assignment"),
+            ("several.npy", ["--as", "counts"], "rows 1,3,5 of the 6 rows have no load"),
             (self.hidden_counts("r.json", 6, {2, 3}), ["--moe-layers", "3-4"], "names layers 3-4, but"),
         ]:
             with self.subTest(name, refused=words):

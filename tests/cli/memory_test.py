@@ -185,7 +185,7 @@ class Memory(CommandTest):
             self.assertEqual(stored["model"], alone["model"])
             self.assertEqual(stored["notes"], ["2 tensors of scales or ids are not counted"])
         packed = self.checkpoint([*each, (f"{at}.0.w1.qweight", "I32", [1, 8])])
-        said = "experts.0.w1.qweight: is packed by GPTQ or AWQ, whose shapes are not the weights'"
+        said = "experts.0.w1.qweight: is packed by GPTQ or AWQ, so its shape is not that of the weights"
         self.assert_refused(["memory", "--model", packed], 3, "ParseError", said)
         nothing = self.checkpoint([(f"{at}.0.w2.weight", "BF16", [0, 32])])
         self.assert_refused(["memory", "--model", nothing], 2, "InvalidArgument", "no tensor of experts")

@@ -183,7 +183,8 @@ class Place(CommandTest):
         for words, status, error, part in [
             ([*solve, "-o", "nowhere/p.json"], 4, "InvalidArgument", "nowhere/p.json: cannot be written"),
             ([*solve, "-o", "folder"], 4, "InvalidArgument", "folder: cannot be written: Is a directory"),
-            ([*solve, "--format", "sglang", "-o", "p"], 4, "InvalidArgument", "p: sglang loads no file of that name"),
+            ([*solve, "--format", "sglang", "-o", "p"], 4, "InvalidArgument",
+             "p: sglang loads only files whose name ends in .json"),
             ([*solve, "--format", "trtllm", "--moe-layers", "3-5", "-o", "p"], 2, "InvalidArgument",
              "--moe-layers: names layers 3-5"),
             ([*solve, "--format", "sglang", "--num-hidden-layers", 5, "-o", "p.json"], 2, "InvalidArgument",

@@ -35,14 +35,14 @@ TEST_F(ArrayFiles, OfNoKnownKindSaysSo) {
   expect_refused([](const std::string& text) { open_array_file(source_of(text)); },
                  {{"", "f: is empty"},
                   {"hello", "f: byte 0: is neither safetensors, npz, npy, JSON nor a table of numbers"},
-                  {"{}", "f: is JSON where safetensors, npz or npy is needed"}});
+                  {"{}", "f: is JSON, but safetensors, npz or npy is needed"}});
 }
 
 TEST_F(ArrayFiles, ListsItsArraysWhenAskedForAnother) {
   const auto file = open_array_file(test_data("trace.safetensors"));
   EXPECT_EQ(message_of<ParseError>([&] { read_floats(*file, "loads"); }),
             test_data("trace.safetensors") +
-                ": loads: no such array; there are sequence_offsets, topk_ids, topk_weights");
+                ": loads: no such array; the file has sequence_offsets, topk_ids, topk_weights");
 }
 
 TEST_F(ArrayFiles, ReadsAnyRangeInAnyOrder) {

@@ -49,8 +49,8 @@ TEST_F(AtomicFiles, CannotTakeThePlaceOfWhatIsNoFile) {
   std::filesystem::create_symlink("loop", folder / "loop");
   expect_refused("no/such/out", "No such file or directory");
   expect_refused("out", "Is a directory");
-  expect_refused("pipe", "is no ordinary file");
-  expect_refused("/dev/null", "is no ordinary file");
+  expect_refused("pipe", "it is not an ordinary file");
+  expect_refused("/dev/null", "it is not an ordinary file");
   expect_refused("loop", "Too many levels of symbolic links");
 }
 

@@ -100,7 +100,8 @@ TEST_F(Convert, KeepsWhatTheYamlSaysBesideItsRows) {
 TEST_F(Convert, OfRoutingRefusesWhatIsForPlacements) {
   for (const std::string& in :
        {test_data("stored.npz"), test_data("trtllm_statistics"), test_data("sglang_stat.pt")}) {
-    const std::string why = ": is for placements, but " + in + " is not one; allowed: to leave it out";
+    const std::string why =
+        ": applies only to placements, and " + in + " is not a placement; allowed: to leave it out";
     EXPECT_EQ(refusal(in, "o.npz", {.placement = {.num_hidden_layers = 6}}), "num_hidden_layers" + why);
     EXPECT_EQ(refusal(in, "o.npz", {.placement = {.layer_updates_per_iter = 0}}),
               "layer_updates_per_iter" + why);
@@ -108,7 +109,7 @@ TEST_F(Convert, OfRoutingRefusesWhatIsForPlacements) {
     for (const auto format : {PlacementFormat::trtllm, PlacementFormat::sglang})
       EXPECT_EQ(refusal(in, "o.npz", {.to = format}),
                 "to: " + std::string(name_of(format)) + " is a placement format, but " + in +
-                    " is not a placement; allowed: a placement, or leave it out");
+                    " is not a placement; allowed: to leave it out, or a placement as input");
   }
   EXPECT_TRUE(folder.names().empty());
 }
@@ -117,8 +118,9 @@ TEST_F(Convert, OfRoutingTakesNumbersThatItsFileDoesNotSay) {
   EXPECT_EQ(refusal(test_data("trtllm_statistics"), "o.npz", {.placement = {.layers = {{1, 2}}}}),
             "moe_layers: names layers 1-2, but the file has layers 3-4; allowed: 3-4, or leave it out");
   write_text(folder / "c.csv", "e0,e1\n1,2\n3,4\n");
-  EXPECT_EQ(refusal("c.csv", "o.npz", {.placement = {.layers = {{1}}}}),
-            "moe_layers: names layers 1, but the file has 2 layers without numbers; allowed: 2 numbers");
+  EXPECT_EQ(
+      refusal("c.csv", "o.npz", {.placement = {.layers = {{1}}}}),
+      "moe_layers: names layers 1, but the file has 2 layers without numbers; allowed: 2 layer numbers");
   EXPECT_EQ(convert("c.csv", "o.npz", {.placement = {.layers = {{1, 6}}}}).layers, LayerNumbers({1, 6}));
   EXPECT_EQ(profile("o.npz").layers(), LayerNumbers({1, 6}));
 }
@@ -128,12 +130,12 @@ TEST_F(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
   write_placement({.placement = Placement::contiguous(2, 4, 2).numbered(LayerNumbers({3, 5}))}, in);
   using enum PlacementFormat;
   EXPECT_EQ(refusal(in, out, {.reading = {.axes = "counts"}}),
-            "as: is for arrays, and " + in + " is a placement; allowed: to leave it out");
+            "as: applies only to arrays, and " + in + " is a placement; allowed: to leave it out");
   EXPECT_EQ(refusal(in, out, {.placement = {.num_hidden_layers = 6}}),
-            "num_hidden_layers: is for formats that count the model's layers, sglang and trtllm; evenkeel "
-            "does not; allowed: to leave it out");
+            "num_hidden_layers: applies only to the formats sglang and trtllm, not to evenkeel; allowed: to "
+            "leave it out");
   EXPECT_EQ(refusal(in, out, {.to = sglang, .placement = {.layer_updates_per_iter = 2}}),
-            "layer_updates_per_iter: is for trtllm, not for sglang; allowed: to leave it out");
+            "layer_updates_per_iter: applies only to format trtllm, not to sglang; allowed: to leave it out");
   EXPECT_EQ(refusal(in, out, {.placement = {.num_ranks = 4}}),
             "ranks: 4, but " + in + " is for 2 ranks; allowed: 2, or a placement for 4");
   EXPECT_EQ(refusal(in, out, {.reading = {.num_experts = 8}}),
@@ -141,7 +143,8 @@ TEST_F(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
   EXPECT_EQ(refusal(in, out, {.to = sglang, .placement = {.layers = {{3, 4}}}}),
             "moe_layers: names layers 3-4, but " + in + " has layers 3,5; allowed: 3,5, or leave it out");
   EXPECT_EQ(refusal(in, "s", {.to = sglang}),
-            folder / "s" + ": sglang loads no file of that name; allowed: a name that ends in .json");
+            folder / "s" +
+                ": sglang loads only files whose name ends in .json; allowed: a name that ends in .json");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a.json"});
 }
 

@@ -78,7 +78,7 @@ TEST(CostFile, SaysWhichKeyIsWrong) {
 
 TEST(CostFile, IsOneJsonObjectReadToItsEnd) {
   EXPECT_EQ(cost_refusal(std::string("{}\0{}", 5)), "f: byte 2: is a NUL, which no JSON has");
-  EXPECT_EQ(cost_refusal(std::string(10000, '[')), "f: nested deeper than 16");
+  EXPECT_EQ(cost_refusal(std::string(10000, '[')), "f: is nested deeper than 16 levels");
   EXPECT_EQ(cost_refusal("[1]"), "f: is a JSON array, not an object");
 }
 

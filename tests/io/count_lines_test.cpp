@@ -44,17 +44,18 @@ TEST(CountLines, ThatDoNotSayWhatTheyAreAreRefused) {
   const std::string one = "{\"loads\": [[1, 2]]}\n", four = "{\"layer\": 4, \"counts\": [0, 5]}\n";
   const std::string seven = "{\"layer\": 3, \"expert\": 0, \"count\": 7}\n";
   for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
-           {R"({"loads": [1, 2]})", "f: line 1: loads: is a list by expert without a layer"},
+           {R"({"loads": [1, 2]})",
+            "f: line 1: loads: is a list by expert, but the line does not say its layer"},
            {R"({"counts": [[1, 2]]})", "counts: may be a list by layer or by source rank"},
-           {R"({"loads": [[1, 2]], "counts": [[1, 2]]})", "f: line 1: loads: stands beside 'counts'"},
+           {R"({"loads": [[1, 2]], "counts": [[1, 2]]})", "f: line 1: loads: is there as well as 'counts'"},
            {R"({"layer": 1, "values": [1, 2]})",
             "values: is a list, and no list of the record is called 'counts'"},
            {four + R"({"layer": 5, "counts": [7, 2, 1]})",
-            "f: line 2: has other keys, or another number of experts, than the first"},
+            "f: line 2: has other keys, or another number of experts, than the first line"},
            {one + R"({"loads": [[1, 2], [3, 4]]})",
-            "f: line 2: loads: is of shape [2, 2] where the first is of [1, 2]"},
+            "f: line 2: loads: has shape [2, 2], but in the first record it has shape [1, 2]"},
            {one + R"({"layer": 3, "loads": [3, 4]})",
-            "f: line 2: is a record of another kind than the first"},
+            "f: line 2: has its counts under another name, or in another form, than the first record"},
            {one + R"({"loads": [[1)", "f: line 2"},
            {one + R"({"loads": [[3, 4]], "transitions": [[[1, 2]]]})",
             "f: line 2: transitions: belongs to a profile"},
@@ -64,7 +65,7 @@ TEST(CountLines, ThatDoNotSayWhatTheyAreAreRefused) {
            {seven + R"({"layer": 3, "expert": 0, "count": "7"})", "f: line 2: count: is the text \"7\""},
            {seven + R"({"layer": "3", "expert": 0, "count": 7})", "f: line 2: layer: is the text \"3\""}})
     expect_no_recording({{text + "\n{}\n", HasSubstr(why)}});
-  expect_no_recording({{four + four, HasSubstr("f: line 2: layer 4 is in line 1 already")}});
+  expect_no_recording({{four + four, HasSubstr("f: line 2: repeats layer 4 of line 1")}});
   const std::string ranked = "{\"layer\": 3, \"expert\": 0, \"count\": 7, \"rank\": \"";
   EXPECT_EQ(without_numbers(read_recording(source_of(ranked + "0\"}\n" + ranked + "1\"}\n")).profile),
             RoutingProfile(1, 1, {14}, {}));
@@ -103,7 +104,7 @@ TEST(VllmStatistics, MayStandBesideMarkersAndAPlacement) {
   TempFolder folder;
   write_text(folder / "both.jsonl", mapping + record);
   EXPECT_THAT(message_of<InvalidArgument>([&] { convert_file(folder / "both.jsonl", folder / "o.json"); }),
-              HasSubstr("has a placement and load statistics"));
+              HasSubstr("has both a placement and load statistics"));
 }
 
 TEST(VllmStatistics, OfAveragesKeepTheirRatios) {
@@ -116,15 +117,15 @@ TEST(VllmStatistics, RefuseWhatDoesNotFit) {
   const std::string good = stats(1, "[[1, 2, 3, 4]]", "[[0, 1, 2, 0]]");
   expect_no_recording({
       {good + stats(2, "[[1, 2, 3]]", "[[0, 1, 2, 0]]"),
-       HasSubstr("f: line 2: expert_load: is not of 1 layers of 4 physical experts, as p2l_map is")},
+       HasSubstr("f: line 2: expert_load: does not have 1 layers of 4 physical experts, as p2l_map has")},
       {good + stats(2, "[[1, 2, 3, 4]]", "[[0, 1, 3, 2]]"),
-       HasSubstr("f: line 2: p2l_map: is of 1 layers of 4 experts where a record before has 1 of 3")},
-      {stats(2, "[[1, 2, 3, 4]]", "[[0, 2, 2, 0]]"), HasSubstr("p2l_map[0]: has 2 of 3 experts")},
+       HasSubstr("f: line 2: p2l_map: has 1 layers of 4 experts, but an earlier record has 1 layers of 3")},
+      {stats(2, "[[1, 2, 3, 4]]", "[[0, 2, 2, 0]]"), HasSubstr("p2l_map[0]: names only 2 of the 3 experts")},
       {stats(2, "[[1, -2, 3, 4]]", "[[0, 1, 2, 0]]"),
        HasSubstr("expert_load[0][1]: is -2; a load is 0 or more")},
       {stats(1, "[[1, 2]]", "[[0, 1]]", ", \"model\": \"a\"") +
            stats(1, "[[1, 2]]", "[[0, 1]]", ", \"model\": \"mtp\""),
-       HasSubstr("line 2: model: is \"mtp\" where a record before has \"a\"")},
+       HasSubstr("line 2: model: is \"mtp\" but in an earlier record it is \"a\"")},
       {stats(1, "[[0, 0]]", "[[0, 1]]"), HasSubstr("has no assignment in any layer")},
   });
 }

@@ -85,7 +85,7 @@ TEST(LongTable, GivesBackAnyProfileInAnyOrderOfItsLines) {
 TEST(LongTable, IsAskedAboutWhereIdsMayBeginWithOne) {
   const std::string text = "layer,expert,count\n3,1,7\n3,2,2\n";
   expect_no_recording<InvalidArgument>({
-      {text, HasSubstr("num_experts: is not given, and f has no line of expert 0")},
+      {text, HasSubstr("num_experts: is not given, and f has no line for expert 0")},
       {text, HasSubstr("num_experts: 2, but f has expert 2; allowed: 3 or more"), {.num_experts = 2}},
   });
   expect_counts(text, {3}, RoutingProfile(1, 4, {0, 7, 2, 0}, {}), {.num_experts = 4});
@@ -117,7 +117,7 @@ TEST(WideTable, HasALineForEachLayer) {
   const std::string with_index = ",0,1,2,3\n0,5,6,7,8\n";
   expect_counts(with_index, {}, one, as_layers);
   expect_no_recording<InvalidArgument>(
-      {{with_index, HasSubstr("no option says what its [1, 4] numbers are")}});
+      {{with_index, HasSubstr("no option says what the dimensions [1, 4] are")}});
   expect_counts(",e0,e1,e2,e3\n0,5,6,7,8\n", {}, one);
 }
 
@@ -125,9 +125,9 @@ TEST(Table, IsRefusedWhereItsNamesDoNotSayWhatItIs) {
   expect_no_recording({
       {"layer,expert,count_top1,count_top2\n3,0,1,2\n",
        "f: line 1: any of the columns 'count_top1', 'count_top2' may be the count; keep only one of them, or "
-       "name it 'count'"},
-      {"layer,expert,token\n3,0,1\n", HasSubstr("but no columns of the token's experts")},
-      {"layer,expert\n3,0\n", HasSubstr("but none of counts; call it 'count'")},
+       "name one 'count'"},
+      {"layer,expert,token\n3,0,1\n", HasSubstr("so all columns of numbers must be that token's experts")},
+      {"layer,expert\n3,0\n", HasSubstr("but no column of counts; name the counts 'count'")},
       {"layer,layer_id,expert,count\n3,3,0,1\n", HasSubstr("columns 'layer', 'layer_id' mean the same")},
       {"layer,physical_expert_id,count\n3,0,1\n", HasSubstr("is of physical experts")},
       {"layer,e0,e2\n3,5,6\n",
@@ -141,25 +141,29 @@ TEST(Table, IsRefusedWhereItsNamesDoNotSayWhatItIs) {
       {"layer,count\n3,5\n", HasSubstr("has 1 columns of counts")},
       {"expert,layer_4,layer_3\n1,5,0\n0,0,7\n",
        HasSubstr("f: line 1: column 'layer_4' is of one layer; write a line")},
-      {"layer,expert,k_0\n3,0,7\n", HasSubstr("column 'expert' has experts, and so have columns 'k_0'")},
+      {"layer,expert,k_0\n3,0,7\n",
+       HasSubstr("column 'expert' and columns 'k_0' both hold experts; keep only one or the other")},
       {",0,1,2,3\n4,5,6,7,8\n", HasSubstr("call it 'layer' if it is the layer")},
       {",e0,e1\n0,5,6\n2,5,6\n",
        "f: line 3, column 1: the column has no name and does not count the lines; call it 'layer' if it is "
        "the layer"},
-      {"0,1,2,3\n5,6,7,8\n", HasSubstr("line 1: counts the columns from 0 on")},
-      {"0,1,2,3\n5,6,7,8\n", HasSubstr("line 1: counts the columns from 0 on"), as_layers},
-      {"0,1,2,3\n5,6,7,8\n", HasSubstr("line 1: counts the columns from 0 on"), {.columns = "layer,k..."}},
+      {"0,1,2,3\n5,6,7,8\n", HasSubstr("line 1: has 0, 1, 2, ..., which may be column names")},
+      {"0,1,2,3\n5,6,7,8\n", HasSubstr("line 1: has 0, 1, 2, ..., which may be column names"), as_layers},
+      {"0,1,2,3\n5,6,7,8\n",
+       HasSubstr("line 1: has 0, 1, 2, ..., which may be column names"),
+       {.columns = "layer,k..."}},
   });
 }
 
 TEST(Table, IsRefusedWhereALineIsThereTwice) {
-  const std::string nothing = " and no column such as step, rank or forward_pass tells them apart";
+  const std::string nothing = " and no column such as step, rank or forward_pass tells the two apart";
   expect_no_recording({
-      {"layer,expert,count\n3,0,3\n3,0,4\n", "f: line 3: layer 3, expert 0 is in line 2 already," + nothing},
+      {"layer,expert,count\n3,0,3\n3,0,4\n", "f: line 3: repeats layer 3, expert 0 of line 2," + nothing},
       {"step,layer,expert,count\n9,3,0,3\n8,3,0,1\n9,3,0,4\n",
-       "f: line 4: layer 3, expert 0 is in line 2 already, and both are of the same step or rank"},
-      {"layer,e0,e1\n1,5,6\n0,70,80\n1,1,1\n", "f: line 4: layer 1 is in line 2 already," + nothing +
-                                                   "; ids of tokens go by the names 'k_0', 'k_1', ..."},
+       "f: line 4: repeats layer 3, expert 0 of line 2, and both lines are of the same step or rank"},
+      {"layer,e0,e1\n1,5,6\n0,70,80\n1,1,1\n",
+       "f: line 4: repeats layer 1 of line 2," + nothing +
+           "; if the numbers are expert ids, name their columns 'k_0', 'k_1', ..."},
   });
 }
 
@@ -168,29 +172,29 @@ TEST(TableCells, SayWhatIsWrongWithThem) {
       {"layer,expert,count\n3,0.5,7\n", "f: line 2, column 2: '0.5' is no expert id in 0..65535"},
       {"layer,expert,count\n-1,0,7\n", "f: line 2, column 1: '-1' is no layer number in 0..65535"},
       {"layer,expert,count\n3,0,-7\n", "f: line 2, column 3: is -7; a count is 0 or more"},
-      {"layer,expert,count\n3,0\n", "f: line 2: has 2 cells where the first had 3"},
+      {"layer,expert,count\n3,0\n", "f: line 2: has 2 cells, but the first line has 3"},
       {"layer,expert,count\n3,,1\n", "f: line 2, column 2: is blank"},
       {"layer,e0,e1\nx,5,6\n", "f: line 2, column 1: 'x' is not a number"},
       {"1;2,5\n",
        "f: line 1, column 2: '2,5' has a comma; write decimals with a point, and thousands without a mark, "
-       "and the line is no line of names"},
+       "and the line is not one of column names"},
       {"1;2\n3;4,5\n",
        "f: line 2, column 2: '4,5' has a comma; write decimals with a point, and thousands without a mark"},
       {"1\t2,5\n", HasSubstr("f: line 1, column 2: '2,5' has a comma")},
       {"1,\"2\n", "f: line 1: has a quote that is not closed"},
-      {"1,\"2\"3\n", "f: line 1, column 2: has '3' behind its closing quote"},
+      {"1,\"2\"3\n", "f: line 1, column 2: has '3' after its closing quote"},
       {"1,2\n#N/A,7\n3,4\n", "f: line 2, column 1: '#N/A' is not a number", as_layers},
       {"1.5,2\n2,nan\n", "f: line 2, column 2: 'nan' is not a number"},
       {"1.5,2\n2,-0.5\n", HasSubstr("element 3 is -0.5"), as_layers},
   });
   std::string wide = "layer,expert,count\n0,0,1\n";
   for (int layer = 1; layer < 60; ++layer) wide += std::to_string(layer) + ",65535,1\n";
-  expect_no_recording({{wide, "f: has few numbers (60) for 60 layers of 65536 experts"}});
+  expect_no_recording({{wide, "f: has only 60 numbers for 60 layers of 65536 experts"}});
 }
 
 TEST(FirstLine, IsNamesOnlyByEvidence) {
   for (const std::string cell : {"nan", "inf", "O12", "=6+6", "NaN", "#N/A", "-", "1_2"}) {
-    const std::string why = ": '" + cell + "' is not a number, and the line is no line of names";
+    const std::string why = ": '" + cell + "' is not a number, and the line is not one of column names";
     expect_no_recording({{"4," + cell + ",3\n4,5,6\n", "f: line 1, column 2" + why},
                          {cell + ",1,3\n4,5,6\n", "f: line 1, column 1" + why}});
   }
@@ -219,7 +223,7 @@ TEST(JsonLists, ThatAreNotWholeAreLoadsOfWhichRatiosMatter) {
   }
   expect_no_recording({{"[[0.5, -3]]", HasSubstr("element 1 is -3"), as_layers},
                        {"[[0.5, \"3\"]]", HasSubstr("[0][1]: is a JSON string, not a number")},
-                       {"[[0.5, 3], [1]]", HasSubstr("has 1 elements where the first had 2")}});
+                       {"[[0.5, 3], [1]]", HasSubstr("has 1 elements, but the first list has 2")}});
 }
 
 }  // namespace

@@ -88,8 +88,8 @@ TEST(JsonDocument, IsRefusedWhereProgramsReadItDifferently) {
 TEST(JsonDocument, IsAsDeepAsItMayBe) {
   const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_NO_THROW(parse_json(nested(16), "f"));
-  EXPECT_EQ(json_refusal(nested(17)), "f: nested deeper than 16");
-  EXPECT_EQ(json_refusal(std::string(1000000, '[')), "f: nested deeper than 16");
+  EXPECT_EQ(json_refusal(nested(17)), "f: is nested deeper than 16 levels");
+  EXPECT_EQ(json_refusal(std::string(1000000, '[')), "f: is nested deeper than 16 levels");
 }
 
 TEST(JsonDocument, HasAsManyPartsAsItMay) {

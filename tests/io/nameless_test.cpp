@@ -129,18 +129,18 @@ TEST_F(NamelessArray, IsAskedAboutWithEveryReadingOfItsShape) {
   const std::string path = array_file(folder, "a.npy", "", shape, numbers);
   EXPECT_EQ(question_about(path),
             "axes: " + path +
-                ": no option says what its [7, 3, 2] numbers are; allowed: tokens,layers,k: 3 layers of 5 "
+                ": no option says what the dimensions [7, 3, 2] are; allowed: tokens,layers,k: 3 layers of 5 "
                 "experts, 7 tokens, top-2; tokens,k,layers: 2 layers of 5 experts, 7 tokens, top-3; "
                 "layers,tokens,k: 7 layers of 5 experts, 3 tokens, top-2; steps,layers,experts: 7 steps of 3 "
-                "layers of 2 experts; layers,ranks,experts: 7 layers of 6 experts on 3 ranks; or a name in "
-                "the file, such as topk_ids, counts or physical_to_logical_map");
+                "layers of 2 experts; layers,ranks,experts: 7 layers of 6 experts on 3 ranks; or an array "
+                "named topk_ids, counts or physical_to_logical_map in the file");
   const std::string flat = array_file(folder, "b.npz", "data", {3, 2}, {0, 4, 1, 3, 0, 2});
   EXPECT_EQ(question_about(flat),
             "axes: " + flat +
-                ": the name 'data' is unknown, and no option says what its [3, 2] numbers are; allowed: "
+                ": the name 'data' is unknown, and no option says what the dimensions [3, 2] are; allowed: "
                 "tokens,k: 1 layer of 5 experts, 3 tokens, top-2; layers,experts: 3 layers of 2 experts; or "
-                "columns layer,k...: 2 layers, 3 lines, top-1; or a name in the file, such as topk_ids, "
-                "counts or physical_to_logical_map");
+                "columns layer,k...: 2 layers, 3 lines, top-1; or an array named topk_ids, counts or "
+                "physical_to_logical_map in the file");
   // The question does not offer readings that the numbers rule out.
   const std::string negative = question_about(array_file(folder, "c.npy", "", {2, 2}, {-1, 1, 2, 3}));
   EXPECT_THAT(negative, HasSubstr("tokens,k: "));
@@ -148,7 +148,7 @@ TEST_F(NamelessArray, IsAskedAboutWithEveryReadingOfItsShape) {
   EXPECT_THAT(question_about(array_file(folder, "d.npy", "", {2, 2}, {70000, 1, 2, 3})),
               Not(HasSubstr("tokens,k: ")));
   EXPECT_THAT(recording_refusal(array_file(folder, "e.npy", "", {4}, {1, 2, 3, 4})),
-              HasSubstr("shape [4] is neither counts"));
+              HasSubstr("shape [4] fits neither counts"));
 }
 
 TEST_F(NamelessArray, HasTheOrderInWhichAloneItHasTheModelsSizes) {
@@ -177,7 +177,7 @@ TEST_F(NamelessArray, ThatContradictsWhatIsSaidIsRefused) {
   for (const auto& [said, why] : {std::pair("tokens,layers,k", "name an expert twice, which no router does"),
                                   std::pair("tokens,k", "axes: tokens,k, but"),
                                   std::pair("k,tokens,layers", "axes: 'k,tokens,layers'; allowed: "),
-                                  std::pair("ranks,experts", "which has one step")})
+                                  std::pair("ranks,experts", "ranks,experts is an order without layers")})
     EXPECT_THAT(question_about(path, {.axes = said}), HasSubstr(why));
   EXPECT_THAT(recording_refusal(path, {.num_experts = 4, .axes = "tokens,k,layers"}),
               HasSubstr("expert id 4"));
@@ -200,8 +200,9 @@ TEST(Nameless, ProbabilitiesAreRefused) {
     EXPECT_THAT(recording_refusal(source_of("[[[0.25, 0.75], [0.5, 0.5]], [[0.125, 0.875], [1, 0]]]"),
                                   {.axes = axes}),
                 HasSubstr("sums to 1: these are probabilities"));
-  expect_no_recording({{shares, HasSubstr("shares of each layer's load are axes layers,experts")},
-                       {"-0.25,1.25\n0.5,0.5\n", HasSubstr("has fractions below 0, as logits have")}});
+  expect_no_recording(
+      {{shares, HasSubstr("if each row is a layer's shares of load, give axes layers,experts")},
+       {"-0.25,1.25\n0.5,0.5\n", HasSubstr("has negative fractions, as logits do")}});
   EXPECT_THAT(read_recording(source_of(shares), {.axes = "counts"}).notes,
               testing::Contains(HasSubstr("shares of the load")));
 }
@@ -234,10 +235,10 @@ TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
       {R"({"weight": [[1, 2]], "logical_count": [[3, 4]]})", either},
       {R"({"loads": [[1, 2]], "logical_count": [[3, 4]]})", either},
       {R"({"expert_load": [[4, 6]], "physical_to_logical_map": [[0, 1]]})",
-       HasSubstr("which may be counts of physical experts")},
+       HasSubstr("may count physical experts")},
       {"{\"expert_load\": [[4, 6]]}\n" + of_vllm + "\n", HasSubstr("line 2: p2l_map")},
       {R"({"logical_count": [[3, 4]], "num_experts": 9})",
-       HasSubstr("num_experts: is 9, but the counts are of 2")},
+       HasSubstr("num_experts: is 9, but the counts are of 2 experts")},
       {R"({"weight": [[3, 4]], "layers": [1, 2]})", HasSubstr("layers: has 2 numbers for 1 layers")},
       // Columns for single layers beside a total.
       {"expert,layer_0,layer_1,tokens\n0,5,1,6\n1,6,2,8\n",
@@ -249,10 +250,10 @@ TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
   internal::write_arrays({internal::integers_to_write("topk_ids", {1, 2}, ids),
                           internal::integers_to_write("counts", {1, 2}, counts)},
                          {}, folder / "two.npz", FileFormat::npz);
-  EXPECT_THAT(recording_refusal(folder / "two.npz"), HasSubstr("counts: stands beside 'topk_ids'"));
+  EXPECT_THAT(recording_refusal(folder / "two.npz"), HasSubstr("counts: is there as well as 'topk_ids'"));
   const std::string named = "count,expert,layer\n0,0,5\n1,1,7\n";
   EXPECT_THAT(question_about(source_of(named), {.columns = "layer,expert,count"}),
-              HasSubstr("columns: layer,expert,count, but f calls them count,expert,layer"));
+              HasSubstr("columns: layer,expert,count, but f names its columns count,expert,layer"));
   EXPECT_NO_THROW(read_recording(source_of(named), {.columns = "count,expert,layer"}));
 }
 
@@ -273,16 +274,17 @@ TEST_F(NamelessArray, OfFewIdsHasNoSpaceForManyLayersAndExperts) {
   ids.back() = 60000;
   const ReadOptions usual{.axes = "tokens,layers,k"};
   EXPECT_THAT(recording_refusal(array_file(folder, "a.npy", "", {1, 20000, 1}, ids), usual),
-              HasSubstr("has few numbers (20000) for 20000 layers of 60001 experts"));
+              HasSubstr("has only 20000 numbers for 20000 layers of 60001 experts"));
   EXPECT_THAT(recording_refusal(array_file(folder, "b.npy", "", {0, 131072, 1}, {}), usual),
-              HasSubstr("more than 65536 layers"));
+              HasSubstr("at most 65536 layers are read"));
 }
 
 TEST(NamelessList, OfRecordsOrAListALineIsToldWhatToWrite) {
   const ReadOptions counts{.axes = "layers,experts"};
   expect_no_recording({
-      {"[{\"layer\": 0}, {\"layer\": 1}]", HasSubstr("is a list of records; write one a line"), counts},
-      {"[1, 2]\n[3, 4]\n", HasSubstr("a second list begins here; write one list of them all"), counts},
+      {"[{\"layer\": 0}, {\"layer\": 1}]", HasSubstr("is a list of records; write one record a line"),
+       counts},
+      {"[1, 2]\n[3, 4]\n", HasSubstr("a second list begins here; write one list of all lists"), counts},
   });
 }
 
@@ -307,13 +309,13 @@ TEST(NamelessTable, HasTheColumnsThatAreSaid) {
   EXPECT_EQ(profile_in(source_of("4,7,0\n2,1,5\n"), {.columns = "layer,experts..."}).layers(),
             LayerNumbers({2, 4}));
   EXPECT_THAT(recording_refusal(source_of(lines + "3,1,4\n"), {.columns = "layer,k..."}),
-              HasSubstr("has 3 lines of layer 3 and 2 of layer 5, and no column of tokens"));
+              HasSubstr("has 3 lines of layer 3 but 2 of layer 5"));
   EXPECT_THAT(recording_refusal(source_of("9,3,0,4\n9,3,1,2\n"), {.columns = "token,layer,k..."}),
-              HasSubstr("line 2: layer 3, the same token is in line 1 already"));
+              HasSubstr("line 2: repeats layer 3, the token of line 1"));
   expect_no_recording<InvalidArgument>({
-      {"1,2\n", HasSubstr("columns: layer,x: 'x' is no column"), {.columns = "layer,x"}},
-      {"1,2\n", HasSubstr("names 1 of 2 columns"), {.columns = "layer"}},
-      {"1,2\n", HasSubstr("k... is not the last"), {.columns = "k...,layer"}},
+      {"1,2\n", HasSubstr("columns: layer,x: 'x' is not a known column"), {.columns = "layer,x"}},
+      {"1,2\n", HasSubstr("names 1 columns, but the file has 2"), {.columns = "layer"}},
+      {"1,2\n", HasSubstr("k... must be the last"), {.columns = "k...,layer"}},
   });
 }
 

@@ -50,8 +50,10 @@ TEST(Npy, HeadersThatAreDamagedAreShown) {
   const auto with = [](const std::string& descr, const std::string& order, const std::string& shape) {
     return npy_refusal("{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + "}");
   };
-  EXPECT_EQ(with("'<c8'", "False", "()"), "f: header: element type '<c8' is not one this reads");
-  EXPECT_EQ(with("'<U0'", "False", "()"), "f: header: element type '<U0' is not one this reads");
+  EXPECT_EQ(with("'<c8'", "False", "()"),
+            "f: header: element type '<c8' is not supported; save an integer or float array");
+  EXPECT_EQ(with("'<U0'", "False", "()"),
+            "f: header: element type '<U0' is not supported; save an integer or float array");
   EXPECT_EQ(with("'|u1'", "1", "()"), "f: header: fortran_order is neither True nor False");
   for (const char* shape : {"(2)", "(,)", "[2, 3]", "(-1,)", "(2.0,)", "(1e1,)", "('a',)", "2"})
     EXPECT_EQ(with("'|u1'", "False", shape),
@@ -65,27 +67,30 @@ TEST(Npy, ShapesThatDoNotFitTheBytesAreRefused) {
   const auto with = [](std::string_view shape, std::string_view data) {
     return npy_refusal("{'descr': '<i8', 'fortran_order': False, 'shape': " + std::string(shape) + "}", data);
   };
-  EXPECT_EQ(with("(2,)", "12345678"), "f: shape: [2] of int64 does not fit the 8 bytes there are");
-  EXPECT_EQ(with("(1,)", "123456789"), "f: shape: [1] of int64 does not fit the 9 bytes there are");
+  EXPECT_EQ(with("(2,)", "12345678"), "f: shape: [2] of int64 does not fit the 8 bytes of data");
+  EXPECT_EQ(with("(1,)", "123456789"), "f: shape: [1] of int64 does not fit the 9 bytes of data");
   EXPECT_EQ(with("(4294967296, 4294967296)", ""),
-            "f: shape: [4294967296, 4294967296] of int64 does not fit the 0 bytes there are");
+            "f: shape: [4294967296, 4294967296] of int64 does not fit the 0 bytes of data");
   EXPECT_EQ(with("(1152921504606846976, 2)", ""),
-            "f: shape: [1152921504606846976, 2] of int64 does not fit the 0 bytes there are");
+            "f: shape: [1152921504606846976, 2] of int64 does not fit the 0 bytes of data");
 }
 
 TEST(Npy, LengthsAndVersionsAreChecked) {
-  expect_refused(
-      [](const std::string& text) { open_array_file(source_of("\x93NUMPY" + text)); },
-      {{std::string("\x01\x00\xff\xff{}", 6), "f: byte 8: a header of 65535 bytes is claimed in 12"},
-       {std::string("\x09\x00\x02\x00{}", 6), "f: byte 6: npy version 9.0; 1.0, 2.0 and 3.0 are read"},
-       {std::string("\x01\x02\x02\x00{}", 6), "f: byte 6: npy version 1.2; 1.0, 2.0 and 3.0 are read"},
-       {"\x02", "f: header: ends before its length"}});
+  expect_refused([](const std::string& text) { open_array_file(source_of("\x93NUMPY" + text)); },
+                 {{std::string("\x01\x00\xff\xff{}", 6),
+                   "f: byte 8: claims a header of 65535 bytes in a file of 12 bytes"},
+                  {std::string("\x09\x00\x02\x00{}", 6),
+                   "f: byte 6: is npy version 9.0; only 1.0, 2.0 and 3.0 are read"},
+                  {std::string("\x01\x02\x02\x00{}", 6),
+                   "f: byte 6: is npy version 1.2; only 1.0, 2.0 and 3.0 are read"},
+                  {"\x02", "f: header: is cut off by the end of the file"}});
   const std::string dictionary = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";
   const auto padded = [&](std::size_t length) {
     return dictionary + std::string(length - dictionary.size(), ' ');
   };
   EXPECT_NO_THROW(open_array_file(source_of(npy_text(padded(10'000), "A"))));
-  EXPECT_EQ(npy_refusal(padded(10'001), "A"), "f: byte 8: a header of 10001 bytes is claimed in 10012");
+  EXPECT_EQ(npy_refusal(padded(10'001), "A"),
+            "f: byte 8: claims a header of 10001 bytes in a file of 10012 bytes");
 }
 
 }  // namespace

@@ -27,8 +27,9 @@ TEST(Npz, ATextIsMetadata) {
   const auto refusal = [](const char* name) {
     return message_of<ParseError>([&] { open_array_file(seed(name)); });
   };
-  EXPECT_EQ(refusal("text-not-ascii"), "f: note: is a text with character 252; ASCII is read");
-  EXPECT_EQ(refusal("texts"), "f: notes.header: element type '<U1' is not one this reads");
+  EXPECT_EQ(refusal("text-not-ascii"), "f: note: is a text with character code 252; only ASCII is read");
+  EXPECT_EQ(refusal("texts"),
+            "f: notes.header: element type '<U1' is not supported; save an integer or float array");
 }
 
 TEST(Npz, AnArchiveWithoutMembersHasNoArrays) {
@@ -43,9 +44,9 @@ TEST(Npz, ArchivesThatAreDamagedAreRefused) {
   const std::vector<Refused> damaged = {
       {"short", StartsWith("f: is not a readable zip archive: Not")},
       {"bits-flipped", StartsWith("f: topk_ids: cannot be unpacked")},
-      {"bzip2", "f: topk_ids: is compressed by zip method 12; stored and deflated are read"},
+      {"bzip2", "f: topk_ids: is compressed by zip method 12; only stored and deflated are read"},
       {"damaged", "f: topk_ids.byte 0: does not begin like npy"},
-      {"claims-more", "f: a.shape: [1000000000000] of uint8 does not fit the 0 bytes there are"},
+      {"claims-more", "f: a.shape: [1000000000000] of uint8 does not fit the 0 bytes of data"},
       {"size-lies", "f: a: ends at byte 74, before its stated size"},
   };
   expect_refused(read, damaged);
@@ -67,7 +68,8 @@ TEST(Npz, ABombIsNotUnpackedIntoMemory) {
   const auto source = seed("bomb");
   EXPECT_LT(source.size(), 4000);
   EXPECT_EQ(message_of<ParseError>([&] { open_trace(source); }),
-            "f: sequence_offsets: [200000] of int64 take more memory than a file of this size may ask for");
+            "f: sequence_offsets: [200000] of int64 needs far more memory than the size of the file allows; "
+            "is the file damaged?");
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST(NumpyFiles, ThatAreNoTraceSayWhy) {
   const std::pair<const char*, const char*> others[] = {
       {"floats.npy", "is float32; expert ids are integers"},
       {"four_dimensions.npy",
-       "shape [1, 11, 3, 2] is neither [tokens, layers, k] nor, of one layer, [tokens, k]"},
+       "shape [1, 11, 3, 2] is neither [tokens, layers, k] nor, for one layer, [tokens, k]"},
       {"profile.safetensors", "format: is evenkeel.profile.v1, not evenkeel.trace.v1"}};
   for (const auto& [name, why] : others)
     EXPECT_EQ(message_of<ParseError>([&] { open_trace(test_data(name)); }), test_data(name) + ": " + why);

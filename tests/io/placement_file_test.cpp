@@ -84,7 +84,8 @@ TEST_F(PlacementFiles, ThatCannotBeAPlacementSaysWhy) {
       {"num_ranks", "0", "num_ranks: is 0; allowed: 1..65536"},
       {"num_experts", "\"4\"", "num_experts: is a JSON string, not a whole number"},
       {"num_layers", "3", "physical_to_logical: is not a list of 3 layers"},
-      {"num_experts", "60000", "physical_to_logical[0]: 4 physical experts are fewer than 60000 experts"},
+      {"num_experts", "60000",
+       "physical_to_logical[0]: has 4 physical experts, fewer than the 60000 experts"},
       {"num_ranks", "3",
        "physical_to_logical[0]: 4 physical experts cannot be divided evenly over 3 ranks, and there are no "
        "rank_offsets"},
@@ -93,15 +94,17 @@ TEST_F(PlacementFiles, ThatCannotBeAPlacementSaysWhy) {
       {"physical_to_logical", "[[0, 1, 2, 3], [3, 1, 0, 1]]",
        "physical_to_logical[1]: expert 2 of 4 is on no rank"},
       {"physical_to_logical", "[[0, 0, 2, 3], [3, 1, 0, 2]]",
-       "physical_to_logical[0][1]: rank 0 holds expert 0 twice; a placement has an expert once on a rank"},
+       "physical_to_logical[0][1]: rank 0 holds expert 0 twice; a rank may hold an expert only once"},
       {"rank_offsets", "[[0, 2, 4]]", "rank_offsets: is not a list of 2 layers"},
       {"rank_offsets", "[[0, 2, 4], [0, 5, 4]]", "rank_offsets[1]: is not 3 ascending offsets from 0 to 4"},
       {"owners", "[[0, 0, 1, 1], [0, 0, 0, 1]]", "owners[1]: rank 0 owns expert 0 but has no copy of it"},
       {"owners", "[[0], [0]]", "owners[0]: has 1 ranks for 4 experts"},
       {"objective", "\"low\"", "objective: is a JSON string, not a number"},
       {"layers", "[3]", "layers: has 1 numbers for 2 layers"},
-      {"layers", "[3, 3]", "layers: 3 is not above the layer before, in 0..65535"},
-      {"layers", "[3, 65536]", "layers: 65536 is not above the layer before, in 0..65535"},
+      {"layers", "[3, 3]",
+       "layers: layer 3 is out of order or too large; allowed: ascending numbers in 0..65535"},
+      {"layers", "[3, 65536]",
+       "layers: layer 65536 is out of order or too large; allowed: ascending numbers in 0..65535"},
       {"layer_updates_per_iter", "-1", "layer_updates_per_iter: is -1; allowed: 0..65536"},
       {"provenance", "1", "provenance: is not a JSON object"},
   };
@@ -113,7 +116,7 @@ TEST_F(PlacementFiles, ThatCannotBeAPlacementSaysWhy) {
   }
   EXPECT_EQ(message_of<ParseError>([] { read_placement(test_data("ids_int8.npy")); }),
             test_data("ids_int8.npy") +
-                ": is npy; a placement is JSON. Write a map of slots to experts as "
+                ": is a npy file, but a placement must be JSON; write a map of slots to experts as "
                 "{\"physical_to_logical_map\": ...} in JSON or a torch file");
 }
 

@@ -90,10 +90,10 @@ TEST_P(EveryFormat, GivesBackWhatWasWritten) {
 TEST_P(ForeignFormat, RefusesRanksOfUnequalSizesAndLeavesNoFile) {
   const std::pair<Placement, const char*> unequal[] = {
       {layers({{{0}, {1}, {1}}}),
-       "gives every rank equally many physical experts, but in layer 0 rank 0 has 1 and rank 1 has 2; place "
-       "with 1 redundant expert, which makes it even"},
+       "needs equally many physical experts on every rank, but in layer 0 rank 0 has 1 and rank 1 has 2; "
+       "make the placement with 1 redundant expert"},
       {layers({{{0}, {1}}, {{0, 1}, {1, 0}}}),
-       "has equally many physical experts in every layer, but layer 0 has 2 and layer 1 has 4; allow more "
+       "needs equally many physical experts in every layer, but layer 0 has 2 and layer 1 has 4; allow more "
        "moves, or make a new placement"},
       // Layer 0 lacks copies that were requested, so the message must not advise requesting that number.
       {layers({{{0}, {1}, {1}}, {{0, 1}, {1}, {0}}}),
@@ -197,8 +197,8 @@ TEST(VllmAscendPlacement, IsRefusedWhereItsNumbersAreNotThoseOfItsLists) {
     testing::Matcher<std::string> message;
   } changes[] = {
       {"layer_id", "1", "0",
-       "f: layer_list[1].layer_id: is 0, but 1 by the lists; vLLM-Ascend uses their order and lengths: make "
-       "both agree"},
+       "f: layer_list[1].layer_id: is 0, but the lists give 1; vLLM-Ascend goes by the lists: make both "
+       "agree"},
       {"layer_id", "0", "2", HasSubstr("layer_list[1].layer_id: is 1, but 3")},
       {"layer_id", "1", "2", HasSubstr("layer_list[1].layer_id: is 2, but 1")},
       {"device_id", "0", "1", HasSubstr("layer_list[0].device_list[0].device_id: is 1, but 0")},
@@ -227,10 +227,10 @@ TEST_F(PlacementFormats, SayWhichOptionDoesNotFit) {
   };
   for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::trtllm}) {
     EXPECT_THAT(refusal(format, {}),
-                HasSubstr("it is not known which of them the 2 layers of the placement are"));
-    EXPECT_EQ(
-        refusal(format, {.layers = {{3, 4, 5}}}),
-        "moe_layers: names layers 3-5, but the placement has 2 layers without numbers; allowed: 2 numbers");
+                HasSubstr("evenkeel must know which of them are the placement's 2 layers"));
+    EXPECT_EQ(refusal(format, {.layers = {{3, 4, 5}}}),
+              "moe_layers: names layers 3-5, but the placement has 2 layers without numbers; allowed: 2 "
+              "layer numbers");
     EXPECT_EQ(refusal(format, {.layers = {{4, 3}}}),
               "moe_layers: layer 3 after layer 4; allowed: ascending numbers in 0..65535");
     EXPECT_EQ(
@@ -299,7 +299,8 @@ TEST_F(PlacementFormats, SayWhichPredictionLayersAndRowsByCountTheyLeaveToTheRea
   for (PlacementFormat format : {PlacementFormat::vllm, PlacementFormat::vllm_ascend})
     EXPECT_THAT(
         write(format, {}, placement),
-        ElementsAre(HasSubstr("counts MoE layers: its first 2 are assumed to be layers 3-4; --model")));
+        ElementsAre(HasSubstr(
+            "numbers MoE layers only: the model's first 2 are assumed to be layers 3-4; give --model")));
 }
 
 TEST_F(PlacementFormats, TakeNumbersBesideAModelThatHasMore) {
@@ -310,19 +311,19 @@ TEST_F(PlacementFormats, TakeNumbersBesideAModelThatHasMore) {
   };
   EXPECT_EQ(refusal({.layers = {{0, 1}}, .model = partly_recorded()}),
             "model: has experts in layers 1-3 (and 4 for multi-token prediction), but the placement has "
-            "layers 0-1; allowed: the config.json of the model that was recorded");
+            "layers 0-1; allowed: the config.json of the recorded model");
   // The n-th row of a placement belongs to the n-th MoE layer, however that layer routes.
   EXPECT_EQ(refusal({.model = partly_recorded()}),
             "model: has experts in layers 1-3 (and 4 for multi-token prediction), but the placement has 2 "
-            "layers without numbers; allowed: the config.json of the model that was recorded, or beside it "
-            "--moe-layers (layers=): which of the model's layers the rows are");
+            "layers without numbers; allowed: the config.json of the recorded model; if only some of its "
+            "layers were recorded, also --moe-layers (layers=) with those layers");
 }
 
 TEST_F(PlacementFormats, NeedTheNumberOfRanksWhereTheFileDoesNotSayIt) {
   for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::vllm, PlacementFormat::trtllm}) {
     write(format, {.layers = {{0, 1}}});
     EXPECT_EQ(message_of<InvalidArgument>([&] { read({}); }),
-              "ranks: " + path + " does not say how many there are; allowed: 1 or more");
+              "ranks: is not given, and " + path + " does not say the number of ranks; allowed: 1 or more");
     EXPECT_THAT(message_of<ParseError>([&] { read({.num_ranks = 4}); }),
                 HasSubstr("6 physical experts cannot be divided evenly over 4 ranks"));
   }
@@ -355,12 +356,11 @@ TEST_F(PlacementFormats, RefuseADamagedFileWithThePlace) {
       {sglang("[[0, 1, 2, 4]]"), "f: physical_to_logical_map[0][3]: expert 4 is outside 0..3"},
       {sglang("[[0, 1, 2, -1]]"), "f: physical_to_logical_map[0][3]: expert -1 is outside 0..3"},
       {sglang("[[0, 1, 2, 3, 2, 2]]"),
-       "f: physical_to_logical_map[0][5]: rank 1 holds expert 2 twice; a placement has an expert once on a "
-       "rank"},
+       "f: physical_to_logical_map[0][5]: rank 1 holds expert 2 twice; a rank may hold an expert only once"},
       {sglang("[[0, 1, 2, 3], [0, 1]]"),
-       "f: physical_to_logical_map[1]: has 2 elements where the first had 4"},
+       "f: physical_to_logical_map[1]: has 2 elements, but the first list has 4"},
       {sglang("[[0, 1, 2, 0]]"), "f: physical_to_logical_map[0]: expert 3 of 4 is on no rank"},
-      {sglang("[[0, 1]]"), "f: physical_to_logical_map[0]: 2 physical experts are fewer than 4 experts"},
+      {sglang("[[0, 1]]"), "f: physical_to_logical_map[0]: has 2 physical experts, fewer than the 4 experts"},
       {sglang("[]"), "f: has no layer"},
       {sglang("[[0, 1.5]]"), "f: physical_to_logical_map[0][1]: 1.5 is not a whole number"},
       {R"({"moe_layer_count": 2, "layer_list": []})",
@@ -369,7 +369,7 @@ TEST_F(PlacementFormats, RefuseADamagedFileWithThePlace) {
       {one + R"({"device_list": [{"device_expert": [0, 1]}, {}]}]})",
        "f: layer_list[0].device_list[1].device_expert: is missing"},
       {one + R"({"device_list": [{"device_expert": [0, 1, 2]}, {"device_expert": [3]}]}]})",
-       "f: layer_list[0].device_list[1].device_expert: has 1 experts where device 0 has 3"},
+       "f: layer_list[0].device_list[1].device_expert: has 1 experts, but device 0 has 3"},
       {R"({"record_type": "eplb_load_stats"})", "f: record_type: no line has \"eplb_initial_mapping\""},
       {mapping + R"("version": 2})", "f: version: is 2; allowed: 1..1"},
       {mapping + R"("version": 1, "num_slots": 4, "num_redundant_experts": 4})",

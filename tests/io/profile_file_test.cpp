@@ -58,12 +58,12 @@ TEST_F(ProfileFile, ThatCannotBeAProfileSaysWhy) {
   const std::vector<Refused> unfit = {
       {"{}", "f: loads: is missing"},
       {"[1]", "f: is not a JSON object"},
-      {R"({"loads": []})", "f: loads: is empty; it is a list by layer of lists by expert"},
+      {R"({"loads": []})", "f: loads: is empty; it must be a list by layer of lists by expert"},
       {R"({"loads": [1, 2]})", "f: loads[0]: is a JSON number, not a list"},
-      {R"({"loads": [[1, 2], [3]]})", "f: loads[1]: has 1 elements where the first had 2"},
+      {R"({"loads": [[1, 2], [3]]})", "f: loads[1]: has 1 elements, but the first list has 2"},
       {R"({"loads": [[1, -2]]})", "f: loads: element 1 is -2; a load is 0 or more"},
       {R"({"loads": [[1], [2]], "transitions": [[[1, 2]]]})",
-       "f: transitions: shape [1, 1, 2] is not [layers - 1, experts, experts], [1, 1, 1]"},
+       "f: transitions: shape [1, 1, 2] is not [layers - 1, experts, experts] = [1, 1, 1]"},
       {R"({"format": "evenkeel.profile.v2", "loads": [[3, 1]]})",
        "f: format: is \"evenkeel.profile.v2\", not \"evenkeel.profile.v1\""},
       {R"({"num_layers": 2, "loads": [[3, 1]]})", "f: num_layers: is 2, but the loads have 1"},
@@ -74,7 +74,7 @@ TEST_F(ProfileFile, ThatCannotBeAProfileSaysWhy) {
       {file({{"loads", "I64", {2}, zeros}}), "f: loads: shape [2] is not [layers, experts]"},
       {file({{"loads", "I8", {0, 5}, ""}}), "f: loads: shape [0, 5] is not [layers, experts]"},
       {file({{"loads", "I8", {2, 2}, "abcd"}, {"transitions", "I8", {4}, "abcd"}}),
-       "f: transitions: shape [4] is not [layers - 1, experts, experts], [1, 2, 2]"},
+       "f: transitions: shape [4] is not [layers - 1, experts, experts] = [1, 2, 2]"},
   };
   expect_refused([](const std::string& text) { read_profile(source_of(text)); }, unfit);
   EXPECT_EQ(message_of<ParseError>([] { read_profile(test_data("trace.safetensors")); }),

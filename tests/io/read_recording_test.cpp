@@ -78,10 +78,11 @@ TEST(ReadRecording, IsRefusedWhereAFileIsKnownToHoldTheOther) {
            {"profile.safetensors", by_rank,
             "axes: layers,ranks,experts, but the file has counts; allowed: to leave it out"},
            {"profile.safetensors", columns,
-            "columns: are for a table without names, but this file has names; allowed: to leave them "
+            "columns: apply only to a table without column names, but the file has names; allowed: to leave "
+            "them "
             "out"},
            {"trtllm_statistics", six,
-            "num_experts: 6, but the file has counts of 5; allowed: 5, or leave it out"}})
+            "num_experts: 6, but the file has counts of 5 experts; allowed: 5, or leave it out"}})
     EXPECT_EQ(recording_refusal<InvalidArgument>(test_data(file), options), message);
   EXPECT_EQ(profile_in(test_data("trtllm_statistics"), {.num_experts = 5}).num_experts(), 5);
   EXPECT_EQ(message_of<InvalidArgument>([] { parse_as("--as", "ids"); }),
@@ -110,26 +111,26 @@ TEST(ReadRecording, SaysWhatItIsNot) {
   EXPECT_THAT(recording_refusal(folder / ""), HasSubstr("is a folder without"));
   EXPECT_EQ(
       recording_refusal<InvalidArgument>(source_of("[[1, 2]]"), {.num_experts = 3, .axes = "layers,experts"}),
-      "num_experts: 3, but the file has counts of 2; allowed: 2, or leave it out");
+      "num_experts: 3, but the file has counts of 2 experts; allowed: 2, or leave it out");
 }
 
 TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
   const ReadOptions counts{.axes = "counts"};
   expect_no_recording({
       {"1,2\n3,-4\n", "f: element 3 is -4; a load is 0 or more", counts},
-      {"1,2\n3\n", "f: line 2: has 1 numbers where the first had 2"},
+      {"1,2\n3\n", "f: line 2: has 1 numbers, but the first line has 2"},
       {"1,2\n3,x\n", "f: line 2, column 2: 'x' is not a number"},
-      {"1,nan\n", "f: line 1, column 2: 'nan' is not a number, and the line is no line of names"},
+      {"1,nan\n", "f: line 1, column 2: 'nan' is not a number, and the line is not one of column names"},
       {"layer,e0,e1,e2\n0,5,,7\n1,6,,8\n", "f: line 2, column 3: is blank"},
       {",1\n,2\n", HasSubstr("f: line 1: has 1 columns of counts")},
       {"1;;\n", "f: line 1, column 2: is blank"},
       {"0,0\n0,0\n", "f: has no assignment in any layer", counts},
       {"9223372036854775807,1\n", "f: the total of loads is above 2^63-1", counts},
       {"e0,e1\n", "f: is text, but neither JSON nor lines of numbers"},
-      {"[[1, 2], [3]]", "f: [1]: has 1 elements where the first had 2"},
+      {"[[1, 2], [3]]", "f: [1]: has 1 elements, but the first list has 2"},
       {"[[[[1]]]]", "f: [0][0][0]: is a JSON array, not a whole number"},
-      {"[]", HasSubstr("f: shape [0] is neither counts")},
-      {"[1, 2]", HasSubstr("f: shape [2] is neither counts")},
+      {"[]", HasSubstr("f: shape [0] fits neither counts")},
+      {"[1, 2]", HasSubstr("f: shape [2] fits neither counts")},
       {R"({"logical_count": [[-1]]})", "f: logical_count: element 0 is -1; a load is 0 or more"},
   });
 }
@@ -195,7 +196,7 @@ TEST(MegatronTrace, RefusesDamagedLinesByNumber) {
       {good + line_of(0, 5, 0, 1, 1, "[[70000]]"),
        "f: line 3: top_indices: expert 70000 is outside -1..65535"},
       {good + line_of(0, 5, 0, 1, 1, "[[1]]"),
-       "f: line 3: num_tokens: layer 5 has 1 tokens where another layer of the same step has 2"},
+       "f: line 3: num_tokens: layer 5 has 1 tokens, but another layer of the same step has 2"},
   });
 }
 
@@ -225,11 +226,12 @@ TEST(TrtllmStatistics, MustBeComplete) {
   const TempFolder folder;
   const std::string path = folder / "rank0.safetensors";
   const std::pair<std::map<std::string, std::vector<std::int64_t>>, const char*> incomplete[] = {
-      {{{"1_3", {1, 2}}, {"1_4", {1, 2}}, {"2_3", {1, 2}}}, "iteration 2 has no layer 4"},
-      {{{"1_3", {1, 2}}, {"3_3", {1, 2}}}, "iteration 2 has no layer 3"},
+      {{{"1_3", {1, 2}}, {"1_4", {1, 2}}, {"2_3", {1, 2}}},
+       "iteration 2 has no layer 4; every iteration needs all layers"},
+      {{{"1_3", {1, 2}}, {"3_3", {1, 2}}}, "iteration 2 has no layer 3; every iteration needs all layers"},
       {{{"1_3", {1, 2}}, {"1_4", {1, 2, 3}}}, "1_4: shape [3] is not [2 experts]"},
       {{{"1_3", {1, -2}}}, "1_3: expert 1 has -2 tokens; counts are 0 or more, with a sum below 2^63"},
-      {{{"1_3", {1, 2}}, {"x", {1}}}, "x: is not named ITERATION_LAYER"},
+      {{{"1_3", {1, 2}}, {"x", {1}}}, "x: is not named ITERATION_LAYER, as in 104_3"},
   };
   for (const auto& [arrays, message] : incomplete) {
     std::vector<internal::ArrayToWrite> all;

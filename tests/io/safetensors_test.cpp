@@ -21,23 +21,23 @@ TEST(Safetensors, HeadersThatAreNotThereAreRefused) {
   const auto claimed = [](const char* length) {
     return std::string(length, 4) + std::string("\0\0\0\0{}", 6);
   };
-  expect_refused(
-      [](const std::string& text) { open_array_file(source_of(text)); },
-      {{claimed("\x09\0\0\0"), "f: byte 0: a header of 9 bytes is claimed in a file of 10"},
-       {claimed("\xff\xff\xff\xff"), "f: byte 0: a header of 4294967295 bytes is claimed in a file of 10"}});
+  expect_refused([](const std::string& text) { open_array_file(source_of(text)); },
+                 {{claimed("\x09\0\0\0"), "f: byte 0: claims a header of 9 bytes in a file of 10 bytes"},
+                  {claimed("\xff\xff\xff\xff"),
+                   "f: byte 0: claims a header of 4294967295 bytes in a file of 10 bytes"}});
 }
 
 TEST(Safetensors, HeadersThatAreDamagedSayWhere) {
   const auto one = [](const std::string& described) { return R"({"a":{)" + described + "}}"; };
   const std::string u8 = R"("dtype":"U8",)", offsets = R"("data_offsets":[0,1])";
   for (const auto& [header, why] : std::vector<std::pair<std::string, std::string>>{
-           {"{\"a\":" + std::string(100, '['), "nested deeper than 16"},
+           {"{\"a\":" + std::string(100, '['), "is nested deeper than 16 levels"},
            {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
             R"("a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})",
             "a: is given twice"},
            {R"({"a":1})", "a: is not described by a JSON object"},
            {one(R"("shape":[1],)" + offsets), "a: has no dtype"},
-           {one(R"("dtype":"F8_E4M3","shape":[1],)" + offsets), "a: dtype F8_E4M3 is not one this reads"},
+           {one(R"("dtype":"F8_E4M3","shape":[1],)" + offsets), "a: dtype F8_E4M3 is not supported"},
            {one(u8 + offsets), "a: has no shape or no data_offsets"},
            {one(u8 + R"("shape":"1",)" + offsets), "a.shape: is a JSON string, not a list"},
            {one(u8 + R"("shape":[1.5],)" + offsets), "a.shape[0]: 1.5 is not a whole number"},
@@ -86,7 +86,7 @@ TEST(Safetensors, GapsOverlapsAndLeftoversAreRefused) {
   };
   EXPECT_EQ(two("[1,3]", "xyz"), "f: b.data_offsets: begins at 1, but the array before it ends at 2");
   EXPECT_EQ(two("[3,5]", "xyzuv"), "f: b.data_offsets: begins at 3, but the array before it ends at 2");
-  EXPECT_EQ(two("[2,4]", "xyzuv"), "f: the arrays end at 4 of 5 bytes of data");
+  EXPECT_EQ(two("[2,4]", "xyzuv"), "f: the arrays end at byte 4, but there are 5 bytes of data");
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ TEST_F(SglangRecording, OfPhysicalExpertsHasAsManyAsItIsTold) {
               test_data(name) + ": last_physical_to_logical_map: names expert 5, outside 0..4");
   }
   EXPECT_EQ(recording_refusal<InvalidArgument>(test_data("sglang_stat.pt"), {.num_experts = 5}),
-            "num_experts: 5, but the file has counts of 6; allowed: 6, or leave it out");
+            "num_experts: 5, but the file has counts of 6 experts; allowed: 6, or leave it out");
 }
 
 TEST_F(SglangRecording, HasAPossibleNumberOfExperts) {
@@ -132,12 +132,12 @@ TEST_F(SglangRecording, OfSeveralDumpsKeepsForwardPassesApart) {
   EXPECT_EQ(step_loads(folder / "."), twice);
   const ReadOptions kept{.steps = ReadOptions::Steps::kept};
   copy_dump("per_pass", folder, "3.5");
-  EXPECT_THAT(recording_refusal(folder / ".", kept), HasSubstr("they were recorded in two modes"));
+  EXPECT_THAT(recording_refusal(folder / ".", kept), HasSubstr("the files were recorded in two modes"));
   const TempFolder runs;
   for (const char* number : {"1.5_0", "2.5_0"}) copy_dump("per_pass", runs, number);
   EXPECT_THAT(recording_refusal(runs / ".", kept),
-              AllOf(HasSubstr("records[0]: is forward pass 10 of rank 0, as "),
-                    HasSubstr("they are from two runs; read each run separately")));
+              AllOf(HasSubstr("records[0]: is forward pass 10 of rank 0, but so is "),
+                    HasSubstr("the two are from different runs; read each run separately")));
 }
 
 TEST(TorchFile, MayHoldABareMatrixOfCountsWithAnyStrides) {
@@ -167,19 +167,21 @@ TEST(TorchFile, MayRepeatItsElementsByStridesOfZero) {
 
 TEST(TorchFile, AsksForNoMoreThanItHas) {
   const std::pair<const char*, const char*> files[] = {
-      {"bomb", "a/byteorder: is not stored plainly, as torch.save stores it"},
-      {"big-endian", "a/byteorder: is not little-endian; save it again on such a machine"},
-      {"expanded-too-far", "logical_count: takes more memory than a file of this size may ask for"},
-      {"past-end", "a/data/0: has 64 bytes, where 12 elements of int64 are claimed"},
-      {"claims-more", "a/data/0: has 64 bytes, where 1073741824 elements of int64 are claimed"},
-      {"wrong-type", "a/data/0: has 64 bytes, where 8 elements of float32 are claimed"},
-      {"longer", "a/data/0: has 72 bytes, where 8 elements of int64 are claimed"},
-      {"other-longer", "a/data/1: has 64 bytes, where 1 elements of int64 are claimed"},
-      {"other-version", "a/version: is not a version of 1..10"},
-      {"stride-overflow", "logical_count: reaches element 8589934588 of a/data/0, which has 8"},
+      {"bomb",
+       "a/byteorder: is compressed, encrypted or larger than the file, which torch.save never writes"},
+      {"big-endian", "a/byteorder: is not little-endian; save the file again on a little-endian machine"},
+      {"expanded-too-far",
+       "logical_count: needs far more memory than the size of the file allows; is the file damaged?"},
+      {"past-end", "a/data/0: has 64 bytes, but should have 12 elements of int64"},
+      {"claims-more", "a/data/0: has 64 bytes, but should have 1073741824 elements of int64"},
+      {"wrong-type", "a/data/0: has 64 bytes, but should have 8 elements of float32"},
+      {"longer", "a/data/0: has 72 bytes, but should have 8 elements of int64"},
+      {"other-longer", "a/data/1: has 64 bytes, but should have 1 elements of int64"},
+      {"other-version", "a/version: is not a number in 1..10, the versions of torch.save"},
+      {"stride-overflow", "logical_count: reaches element 8589934588 of a/data/0, which has 8 elements"},
       {"no-storage", "a/data/7: is not in the archive"},
       {"negative", "logical_count: element 1 is -1; a load is 0 or more"},
-      {"empty-shape", "logical_count: shape [0, 4] is not of 1..65536 layers of 1..65536 experts"},
+      {"empty-shape", "logical_count: shape [0, 4]; allowed: 1..65536 layers of 1..65536 experts"},
   };
   for (const auto& [name, message] : files) {
     const std::string path = repository_file("tests/fuzz/corpus/recording/") + name;

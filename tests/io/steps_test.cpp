@@ -72,17 +72,17 @@ TEST(Steps, AreNoneWhereNothingSaysThem) {
 }
 
 TEST(Steps, ThatNobodyCanTellApartAreRefusedWhereTheyAreAskedForAndElseAddedUp) {
-  const std::string again = "has a step that a line before has too",
+  const std::string again = "repeats the step of an earlier line",
                     one = R"({"step": 1, "expert_load": [[1, 2]]})", none = R"({"expert_load": [[1, 2]]})",
                     window = R"({"expert_load": [[[1, 2]], [[3, 4]]]})";
   for (const auto& [first, second, why] : std::vector<std::tuple<std::string, std::string, std::string>>{
            {one, one, again},
            {window, window, again},
-           {one, none, "gives its step nowhere, but the first record gives it under 'step'"},
+           {one, none, "gives its step nowhere, but the first record gives its step under 'step'"},
            {one, R"({"iteration": 2, "expert_load": [[1, 2]]})",
-            "gives its step under 'iteration', but the first record gives it under 'step'"},
+            "gives its step under 'iteration', but the first record gives its step under 'step'"},
            {R"({"expert_load": [[[1, 2]]]})", none,
-            "gives its step nowhere, but the first record gives it by its place in the list"}}) {
+            "gives its step nowhere, but the first record gives its step by its place in the list"}}) {
     const ByteSource source = source_of(first + "\n" + second + "\n");
     EXPECT_THAT(recording_refusal(source, {.steps = ReadOptions::Steps::kept}),
                 HasSubstr("f: line 2: " + why));
@@ -96,7 +96,7 @@ TEST(Steps, ThatNobodyCanTellApartAreRefusedWhereTheyAreAskedForAndElseAddedUp) 
     sparse +=
         std::to_string(step) + "," + std::to_string(step % 60) + "," + std::to_string(step % 250) + ",1\n";
   EXPECT_THAT(recording_refusal(source_of(sparse), {.steps = ReadOptions::Steps::kept}),
-              HasSubstr("has few numbers (3000) for 3000 steps of 60 layers of 250 experts"));
+              HasSubstr("has only 3000 numbers for 3000 steps of 60 layers of 250 experts"));
 }
 
 // When experts are rearranged, vLLM's step numbers restart at 0 and the map changes.

@@ -97,7 +97,7 @@ TEST(TinyMoe, TheTrainedLayerGivesItsRecordedOutput) {
 TEST(TinyMoe, ATraceIsNoTrainedLayer) {
   EXPECT_EQ(message_of<ParseError>([] { read_trained_layer(tiny_moe("routing_step50.npz")); }),
             tiny_moe("routing_step50.npz") +
-                ": experts.down.weight: no such array; there are topk_ids, sequence_offsets");
+                ": experts.down.weight: no such array; the file has topk_ids, sequence_offsets");
 }
 
 }  // namespace

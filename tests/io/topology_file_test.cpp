@@ -100,15 +100,17 @@ TEST_F(TopologyFile, NamesTheKeyThatIsWrong) {
       {{{"format", "evenkeel.placement.v1"}},
        "format: is \"evenkeel.placement.v1\", not \"evenkeel.topology.v1\""},
       {{{"num_nodes", 0}}, "num_nodes: is 0; allowed: 1..65536"},
-      {{{"ranks_per_node", 65536}}, "ranks_per_node: makes more than 65536 ranks"},
+      {{{"ranks_per_node", 65536}}, "ranks_per_node: with num_nodes 2 makes more than 65536 ranks"},
       {{{"node_of_rank", {0, 0}}},
-       "node_of_rank: is given with num_nodes or ranks_per_node; give only one of the two"},
+       "node_of_rank: is given with num_nodes or ranks_per_node; give either node_of_rank, or num_nodes and "
+       "ranks_per_node"},
       {{{"gigabytes_per_s", Json::array()}},
-       "gigabytes_per_s: is given with within or across; give only one of the two"},
+       "gigabytes_per_s: is given with within or across; give either matrices (gigabytes_per_s, latency_us) "
+       "or within and across"},
       {{{"within", 450}}, "within: is a JSON number, not an object"},
       {{{"within", {{"gigabytes_per_s", nullptr}}}}, "within.gigabytes_per_s: is missing"},
       {{{"within", {{"gigabytes_per_s", "450"}}}}, "within.gigabytes_per_s: is a JSON string, not a number"},
-      {{{"speeds", {1, 1, 1}}}, "speeds: is not a list of 4"},
+      {{{"speeds", {1, 1, 1}}}, "speeds: is not a list of 4 elements, one for each rank"},
       {{{"speeds", {1, 0, 1, 1}}}, "speeds[1]: is 0; allowed: 1e-06..1e+06"},
       {{{"rooms", {1, 2, 3, 0}}}, "rooms[3]: is 0; allowed: 1..1073741824"},
       {{{"devices_per_rank", 0}}, "devices_per_rank: is 0; allowed: 1..65536"},
@@ -140,11 +142,13 @@ TEST_F(TopologyFile, RefusesAMatrixThatIsNotWhole) {
     return topology_refusal(json);
   };
   const Json whole = {{0, 1}, {1, 0}};
-  EXPECT_EQ(with(Json::array({{0, 1}})), "f: gigabytes_per_s: is not a list of 2");
-  EXPECT_EQ(with({{0, 1}, Json::array({1})}), "f: gigabytes_per_s[1]: is not a list of 2");
+  EXPECT_EQ(with(Json::array({{0, 1}})),
+            "f: gigabytes_per_s: is not a list of 2 elements, one for each rank");
+  EXPECT_EQ(with({{0, 1}, Json::array({1})}),
+            "f: gigabytes_per_s[1]: is not a list of 2 elements, one for each rank");
   EXPECT_EQ(with({{0, 1}, {nullptr, 0}}), "f: gigabytes_per_s[1][0]: is a JSON null, not a number");
   EXPECT_EQ(with({{0, 1}, {1e-308, 0}}), "f: gigabytes_per_s[1][0]: is 1e-308; allowed: 1e-06..1e+09");
-  EXPECT_EQ(with(whole, 3), "f: latency_us: is not a list of 2");
+  EXPECT_EQ(with(whole, 3), "f: latency_us: is not a list of 2 elements, one for each rank");
   EXPECT_EQ(with(whole, {{0, 1e300}, {1, 0}}), "f: latency_us[0][1]: is 1e+300; allowed: 0..1e+09");
 }
 
@@ -158,7 +162,7 @@ TEST_F(TopologyFile, RefusesNodesWithGaps) {
 
 TEST_F(TopologyFile, IsJson) {
   EXPECT_EQ(message_of<ParseError>([] { read_topology(source_of(npy_text("{}"))); }),
-            "f: is npy; a topology is JSON");
+            "f: is a npy file, but a topology must be JSON");
   EXPECT_EQ(message_of<ParseError>([] { read_topology(source_of("[1]")); }), "f: is not a JSON object");
 }
 

@@ -103,12 +103,13 @@ TEST_F(TraceFile, ThatCannotBeATraceSaysWhy) {
       {"id-2-to-63", "f: element 0 is above 2^63-1"},
       {"no-layers",
        "f: topk_ids: shape [3, 0, 2] is not [tokens, layers, k] with at least one layer and k >= 1"},
-      {"row-too-wide", "f: shape [0, 1000000000000, 8]: more than 1048576 assignments a token"},
+      {"row-too-wide", "f: shape [0, 1000000000000, 8]: at most 1048576 assignments a token are read"},
       {"experts-absurd", "f: num_experts: '99999999999999999999' is not a whole number in 1..65536"},
       {"offsets-descend", "f: sequence_offsets: begin at 4, not at 0"},
       {"offsets-past-end", "f: sequence_offsets: end at 20 in a trace of 4 tokens"},
       {"weights-other-shape",
-       "f: topk_weights: is float32 [2, 3, 2]; weights are floating, of the shape of the ids, [4, 3, 2]"},
+       "f: topk_weights: is float32 [2, 3, 2]; weights must be floating-point, with the shape of the ids, "
+       "[4, 3, 2]"},
       {"weights-nan", "f: topk_weights: weight nan at token 0, layer 0 is not finite"},
   };
   expect_refused(read, seeds);

@@ -77,17 +77,23 @@ TEST(TrtllmYaml, OfAFewListsCannotTakeMemoryForMany) {
   for (int i = 1; i < 10000; ++i) text += ",0";
   text += "]\n";
   for (int layer = 1; layer < 5000; ++layer) text += "  " + std::to_string(layer) + ": *a\n";
-  EXPECT_NE(trtllm_refusal(text).find("takes more memory than a file of this size may ask for"),
+  EXPECT_NE(trtllm_refusal(text).find(
+                "needs far more memory than the size of the file allows; is the file damaged?"),
             std::string::npos);
 }
 
 TEST(TrtllmYaml, ThatWouldBeReadAsOtherNumbersIsRefused) {
   const std::pair<const char*, const char*> rows[] = {
-      {"[0, 1 2, 3]", "'1 2' is not an expert"},    {"[0 1 2 3]", "'0 1 2 3' is not an expert"},
-      {"[0, 1, 2, 010]", "'010' is not an expert"}, {"[0, 1, 2, 0x3]", "'0x3' is not an expert"},
-      {"[0, 1, 2, '3']", "'3' is not an expert"},   {"[0, 1, 2, 3.0]", "'3.0' is not an expert"},
-      {"[0, 1, 1x, 3]", "'1x' is not an expert"},   {"[0, 1, [2], 3]", "a list is not an expert"},
-      {"0", "'0' is not a list of experts"},        {"*none", "is an alias without an anchor before it"},
+      {"[0, 1 2, 3]", "'1 2' is not an expert number"},
+      {"[0 1 2 3]", "'0 1 2 3' is not an expert number"},
+      {"[0, 1, 2, 010]", "'010' is not an expert number"},
+      {"[0, 1, 2, 0x3]", "'0x3' is not an expert number"},
+      {"[0, 1, 2, '3']", "'3' is not an expert number"},
+      {"[0, 1, 2, 3.0]", "'3.0' is not an expert number"},
+      {"[0, 1, 1x, 3]", "'1x' is not an expert number"},
+      {"[0, 1, [2], 3]", "a list is not an expert number"},
+      {"0", "'0' is not a list of experts"},
+      {"*none", "is an alias without an anchor before it"},
   };
   for (const auto& [row, message] : rows)
     EXPECT_EQ(trtllm_refusal("num_slots: 4\ninitial_global_assignments:\n  3: " + std::string(row) + "\n"),
@@ -97,7 +103,7 @@ TEST(TrtllmYaml, ThatWouldBeReadAsOtherNumbersIsRefused) {
 TEST(TrtllmYaml, ThatIsDamagedIsRefusedWithItsPlace) {
   const std::string map = "  initial_global_assignments: {0: [0, 1]}\n";
   const std::pair<std::string, const char*> damaged[] = {
-      {"num_slots: 4\n", "is YAML without a map that has initial_global_assignments"},
+      {"num_slots: 4\n", "is YAML, but has no map with the key initial_global_assignments"},
       {"num_slots: 4\ninitial_global_assignments: {}\n", "initial_global_assignments: has no layer"},
       {"initial_global_assignments:\n  0: [0, 1]\n", "num_slots: is missing"},
       {"num_slots: 4\ninitial_global_assignments:\n  0: [0, 1]\n",
@@ -116,9 +122,10 @@ TEST(TrtllmYaml, ThatIsDamagedIsRefusedWithItsPlace) {
       {"initial_global_assignments: {0: [0, 1], 0: [1, 0]}\nnum_slots: 2\n",
        "line 1: layer 0 is given twice"},
       {"a:\n" + map + "b:\n" + map,
-       "line 4: is a second map with initial_global_assignments; the first is in line 2"},
-      {"num_slots: 2\n---\n" + map.substr(2), "line 2: begins a second document; one is read"},
-      {"num_slots: " + std::string(1000, '['), "line 1: nested deeper than 16"},
+       "line 4: is a second map with initial_global_assignments; the first is in line 2; keep one of the "
+       "two"},
+      {"num_slots: 2\n---\n" + map.substr(2), "line 2: begins a second document; only one is allowed"},
+      {"num_slots: " + std::string(1000, '['), "line 1: is nested deeper than 16 levels"},
       {"num_slots: &a [*a]\n" + map.substr(2), "line 1: num_slots: a list is not a whole number"},
   };
   for (const auto& [text, message] : damaged) EXPECT_EQ(trtllm_refusal(text), std::string("f: ") + message);

@@ -124,8 +124,9 @@ TEST_F(UltraEpTrace, HasTheLayerNumbersThatTheFirstOrTheLastLayerTells) {
   EXPECT_EQ(layers_of(5).layers(), LayerNumbers({4}));  // the multi-token prediction layer
   const Recording middle = layers_of(3);
   EXPECT_FALSE(middle.layers().known());
-  EXPECT_THAT(middle.notes,
-              ElementsAre("its layers 3 of 4 are counted from 0 or from 1; the trace does not say which"));
+  EXPECT_THAT(
+      middle.notes,
+      ElementsAre("the trace's layers 3 of 4 may be counted from 0 or from 1; the trace does not say which"));
   EXPECT_EQ(read_recording(chunk_name(1, 0), {.layers = {{2}}}).layers(), LayerNumbers({2}));
 }
 
@@ -156,14 +157,13 @@ TEST_F(UltraEpTrace, MustHaveAllItsChunks) {
   EXPECT_EQ(recording_refusal(folder / "."), (folder / ".") + ": has no UltraEP record");
   // The state while the run is still going on.
   write(1, 0, one);
-  EXPECT_THAT(read_recording(folder / ".").notes,
-              ElementsAre("1 has not ended: its 1 chunk so far are read"));
+  EXPECT_THAT(read_recording(folder / ".").notes, ElementsAre("trace 1 has not ended; read so far: 1 chunk"));
   write_manifest(1, 2);
   const std::string manifest = folder / "./epg1.manifest.json: ";
   EXPECT_EQ(recording_refusal(folder / "."), manifest + "chunks: is 2, but the folder has 1 chunk file of 1");
   write(1, 2, other);
   EXPECT_EQ(recording_refusal(folder / "."),
-            (folder / ".") + ": has chunks 0..2 of 1, but 2 in all; right would be all from 0 on");
+            (folder / ".") + ": has 2 chunks of trace 1, numbered 0..2; all chunks from 0 on are needed");
   write_text(folder / "epg1.manifest.json", R"({"schema": "ultra_ep_trace_v1"})");
   write(1, 1, {{0, 2, {1, 2, 3}}});
   EXPECT_EQ(recording_refusal(folder / "."), manifest + "trace_id: is missing");
@@ -197,7 +197,7 @@ TEST_F(UltraEpTrace, IsRefusedByTheFileAndThePlace) {
   EXPECT_THAT(recording_refusal(folder / "."), HasSubstr("has 8 layers of 3 experts, but "));
   array_file(folder, "alone.npz", "pre_logical_loads", {1, 3}, {1, 2, 3});
   EXPECT_EQ(recording_refusal(folder / "alone.npz"),
-            (folder / "alone.npz") + ": metadata: is missing, or no text");
+            (folder / "alone.npz") + ": metadata: is missing, or not a text");
 }
 
 }  // namespace

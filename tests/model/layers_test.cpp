@@ -121,7 +121,7 @@ TEST(ModelLayers, ALanguageModelInsideAnotherIsFound) {
             layers_by(inner));
   EXPECT_EQ(layers_by({{"num_hidden_layers", 6}, {"language_config", inner}}), layers_by(inner));
   expect_no_layers(six_layers({{"first_k_dense_replace", 1}, {"text_config", inner}}),
-                   HasSubstr("gives other layers than the config around it"));
+                   HasSubstr("gives other layers with experts than the top level of the config"));
   Json broken = inner;
   broken["first_k_dense_replace"] = "two";
   expect_no_layers({{"text_config", broken}}, HasSubstr("text_config.first_k_dense_replace"));
@@ -155,13 +155,13 @@ TEST(ModelLayers, WhatSaysNoLayersIsRefusedByItsKeys) {
        {"right would be 6 or 7"}},
       {{{"mlp_layer_types", {"a", "b", "c", "d", "e", "f"}}}, {"has 'a'; known: sparse, moe, hash_moe, "}},
       {{{"moe_layer_freq", {0, 1, 2, 1, 1, 1}}}, {"moe_layer_freq[2]: is 2; allowed: 0..1"}},
-      {{{"moe_layers", {6}}}, {"names layer 6, where the model has layers 0..5"}},
+      {{{"moe_layers", {6}}}, {"names layer 6, but the model has layers 0..5"}},
       {{{"moe_layers", {0, 1, 0, 1, 0, 1}}}, {"names layer 0 twice"}},
       {{{"moe_layers_enum", "3,,4"}}, {"not a list of layer numbers"}},
       {{{"mlp_only_layers", {-1}}}, {"names layer -1"}},
       {{{"hybrid_override_pattern", "ME*E-X"}}, {"has 'X'; known: M, E, *, -"}},
       // Configs without experts.
-      {{{"first_k_dense_replace", 6}}, {"leaves no layer with experts"}},
+      {{{"first_k_dense_replace", 6}}, {"gives experts to none of the model"}},
       {{{"num_experts", 0}, {"first_k_dense_replace", 1}}, {"num_experts: is 0"}},
       {{{"num_experts", nullptr}, {"n_routed_experts", nullptr}, {"first_k_dense_replace", 1}},
        {"num_experts: is null"}},

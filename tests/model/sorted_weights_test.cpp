@@ -83,14 +83,14 @@ TEST(SortedWeights, WhatIsMissingTwiceUnlikeOrBeyondTheConfigIsNamed) {
       {without("experts"), "has no tensor of experts"},
       {without("experts.1."), "for 3 experts, the last numbered 3; allowed: experts 0..3"},
       {without("experts.3."), "for 3 experts, the last numbered 2; allowed: experts 0..3"},
-      {without("layers.1."), "has no weight of layer 1, and its config says 2 layers"},
+      {without("layers.1."), "has no weight of layer 1, but its config says 2 layers"},
       {without("w2"), "has experts in layer 0 with unknown tensor names; allowed: down_proj, w2"},
       {with({.name = "model.layers.0.mlp.experts.00.w1.weight", .shape = {3, 8}, .number_bytes = 2}),
        "experts.00.w1.weight twice"},
       {with({.name = "model.layers.0.mlp.experts.4.w1.weight", .shape = {5, 8}, .number_bytes = 2}),
        "of shape [5, 8], whose shape or type differs from that of"},
       {with({.name = "model.layers.2.mlp.gate.weight", .shape = {4, 8}}),
-       "has model.layers.2.mlp.gate.weight, where its config says 2 layers"},
+       "has model.layers.2.mlp.gate.weight, but its config says 2 layers"},
       {with({.name = "mtp.layers.99.mlp.gate.weight", .shape = {4, 8}}), "has mtp.layers.99"},
   };
   for (const auto& [tensors, said] : wrong) try {

@@ -64,7 +64,7 @@ class Shapes(PackageTest):
             (lines, ["--columns", "layer,k..."], {"columns": "layer,k..."}),
         ]:
             with self.subTest(words=words):
-                self.assert_all_refuse(path, "InvalidArgument", "no option says what its")
+                self.assert_all_refuse(path, "InvalidArgument", "no option says what the dimensions")
                 self.assert_all_read(path, words, **said)
 
     def test_a_placement_has_the_same_homes(self):

@@ -48,8 +48,8 @@ TEST(LayerNumbers, PairRowsInOrderWhereOneDoesNotKnowThem) {
   EXPECT_EQ(message_of<InvalidArgument>([] {
               paired_rows({"a", LayerNumbers({3, 5}), 2}, {"b", {}, 3}, "x");
             }),
-            "x: b has 3 layers without numbers, but a has layers 3,5; allowed: the same layers, or the "
-            "numbers of both");
+            "x: b has 3 layers without numbers, but a has layers 3,5; allowed: the same number of layers, or "
+            "layer numbers in both");
 }
 
 TEST(LayerNumbers, OfProfilesThatAreAddedAgree) {

@@ -207,7 +207,8 @@ TEST(Workload, ConcentratedThatDoesNotFitTheExpertsSaysSo) {
   EXPECT_EQ(message_of<InvalidArgument>([&] { routing_of("concentrated:0.5:5", four); }),
             "scenario: concentrated:0.5:5 has 5 hot experts, but there are only 4; allowed: N in 1..4");
   EXPECT_EQ(message_of<InvalidArgument>([&] { routing_of("concentrated:0.5:4", four); }),
-            "scenario: concentrated:0.5:4 leaves none of the 4 experts for the other assignments; allowed: N "
+            "scenario: concentrated:0.5:4 makes all 4 experts hot, so none is left for the other "
+            "assignments; allowed: N "
             "in 1..3, or F = 1");
   EXPECT_NO_THROW(routing_of("concentrated:1:4", four));
 }
@@ -355,7 +356,7 @@ TEST(Workload, ShapesThatCannotBeAreInvalid) {
   EXPECT_EQ(refusal({.num_experts = 0}), "experts: 0 experts; allowed: 1..65536");
   EXPECT_EQ(refusal({.top_k = 0}), "top_k: top-0; allowed: 1 or more");
   EXPECT_EQ(refusal({.num_experts = 2, .top_k = 3}),
-            "top_k: balanced gives each token distinct experts, and top-3 needs more than the 2 there are; "
+            "top_k: balanced gives each token distinct experts, but top-3 is more than the 2 experts; "
             "allowed: 1..2");
 }
 

@@ -86,7 +86,8 @@ class TraceSum {
   void require_all_chunks(const std::vector<std::string>& manifests, const std::string& folder) {
     for (const auto& [name, trace] : traces_)
       if (*trace.chunks.begin() != 0 || *trace.chunks.rbegin() != std::ssize(trace.chunks) - 1)
-        throw parse_error(folder, "", "has {} chunks of {}, numbered {}..{}; all chunks from 0 on are needed",
+        throw parse_error(folder, "",
+                          "has {} chunks of trace {}, numbered {}..{}; all chunks from 0 on are needed",
                           trace.chunks.size(), name, *trace.chunks.begin(), *trace.chunks.rbegin());
     for (const std::string& path : manifests) {
       const auto json = read_json(ByteSource(path));

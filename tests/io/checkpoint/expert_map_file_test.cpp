@@ -36,7 +36,7 @@ TEST(ExpertMap, AfterAnotherSaysWhereTheFirstExpertsWent) {
   EXPECT_EQ(both.new_ids, (std::map<int, std::vector<ExpertId>>{
                               {0, ids({2, 1, 0})}, {1, ids({2, 1, 0})}, {2, ids({0, 2, 1})}}));
   EXPECT_EQ(message_of<InvalidArgument>([&] { composed(first, {.num_experts = 4, .num_ranks = 1}); }),
-            "expert map: 3 experts before, 4 now; allowed: the same number");
+            "expert map: the earlier map has 3 experts, the new one 4; allowed: the same number of experts");
 }
 
 TEST(ExpertMap, ThatIsDamagedIsRefused) {
@@ -47,7 +47,7 @@ TEST(ExpertMap, ThatIsDamagedIsRefused) {
   const std::vector<Refused> damaged = {
       {with("[0]", "[[0, 0]]"), "f: old_to_new[0]: id 0 is outside 0..1 or repeated"},
       {with("[0]", "[[0, 2]]"), "f: old_to_new[0]: id 2 is outside 0..1 or repeated"},
-      {with("[0]", "[[0]]"), "f: old_to_new[0]: is a list of 1, not of 2 experts"},
+      {with("[0]", "[[0]]"), "f: old_to_new[0]: has 1 ids, but there are 2 experts"},
       {with("[0]", "[]"), "f: old_to_new: is not a list of 1 layers"},
       {with("[0, 0]", "[[0, 1], [0, 1]]"), "f: model_layers: layer 0 is outside 0..65535 or repeated"},
       {"[]", "f: is not a JSON object"},

@@ -262,8 +262,8 @@ TEST_F(PermuteCheckpoint, RenumbersTablesOfExpertIds) {
   checkpoint.tensors.front().data[8] = 8;
   EXPECT_EQ(message_of<ParseError>([&] { permute(checkpoint, placement); }),
             (folder / "in") +
-                "/model.safetensors: layers.0.ffn.gate.tid2eid: has a number of 8 bytes that is not an "
-                "expert id: 0x8; right would be 0..7");
+                "/model.safetensors: layers.0.ffn.gate.tid2eid: has the number 0x8 (8 bytes), which is not "
+                "an expert id; allowed: 0..7");
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
   checkpoint.tensors.front().dtype = "F64";
   EXPECT_EQ(message_of<Unsupported>([&] { permute(checkpoint, placement); }),

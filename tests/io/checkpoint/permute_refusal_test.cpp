@@ -97,8 +97,8 @@ TEST_F(Refusal, OfAFamilySaysWhyOrListsThoseThatAreKnown) {
       {of_type("longcat_flash"),
        HasSubstr(
            "of longcat_flash cannot be permuted: its routers also choose among experts without weights")},
-      {of_type("llama"), AllOf(StartsWith("in/config.json: model_type 'llama' (architectures: X) has no "
-                                          "known way to permute its experts; known: mixtral, "),
+      {of_type("llama"), AllOf(StartsWith("in/config.json: cannot permute the experts of model_type 'llama' "
+                                          "(architectures: X); supported: mixtral, "),
                                EndsWith("zaya"))},
   });
 }
@@ -113,14 +113,14 @@ TEST_F(Refusal, OfAConfigNamesTheKey) {
       {R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 0})",
        "in/config.json: num_experts: is 0: no layer of this model has experts to place"},
       {R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 8, "num_local_experts": 4})",
-       "in/config.json: num_local_experts: is 4, where num_experts is 8; right would be one number"},
-      {R"({"model_type": 3})", "in/config.json: model_type: is a JSON number, not a word"},
+       "in/config.json: num_local_experts: is 4, but num_experts is 8; both must be the same number"},
+      {R"({"model_type": 3})", "in/config.json: model_type: is a JSON number, not a text"},
       {R"({"architectures": "x"})", "in/config.json: architectures: is a JSON string, not a list"},
       {deepseek + ", \"n_group\": 3}",
        "in/config.json: n_group: 8 experts cannot be divided evenly into 3 groups"},
       {deepseek + "}",
-       "in/config.json: n_group: is missing; deepseek_v3 chooses groups of experts first, and the number of "
-       "groups must be known (1 if there are none)"},
+       "in/config.json: n_group: is missing; deepseek_v3 chooses groups of experts first, so their number "
+       "must be given (1 if there are none)"},
   });
   std::filesystem::remove(in() + "/config.json");
   EXPECT_EQ(refused<ParseError>(), "in/config.json: cannot be opened: No such file or directory");
@@ -129,8 +129,8 @@ TEST_F(Refusal, OfAConfigNamesTheKey) {
 TEST_F(Refusal, OfAConfigForOtherTensorsNamesOne) {
   const std::pair<const char*, const char*> others[] = {
       {"olmoe",
-       "in/model-00001.safetensors: model.layers.0.mlp.experts.4.down_proj.weight: expert 4 is outside 0..3 "
-       "of config.json"},
+       "in/model-00001.safetensors: model.layers.0.mlp.experts.4.down_proj.weight: expert 4 is outside 0..3, "
+       "the experts of config.json"},
       {"gpt_oss",
        "in/model.safetensors: model.layers.0.mlp.experts.down_proj: shape [8, 4, 3] of 192 bytes does not "
        "have a row for each of the 4 experts of config.json"}};
@@ -163,21 +163,23 @@ std::string entries(int end, const std::string& behind) {
 }
 
 std::string speaks_of(const std::string& name, const std::string& why) {
-  return "in/config.json: '" + name + "' names one expert by its number, which cannot be renumbered; " + why;
+  return "in/config.json: '" + name + "' " + why;
 }
 
 TEST_F(Refusal, OfAConfigThatSpeaksOfSomeExpertsQuotesOneAndSaysWhoIsMissing) {
   const std::string module = "model.layers.1.mlp.experts.";
-  const std::string one = "it names 1 of the 8 experts, and 0 is not among them; name all or none";
+  const std::string one = "names one expert, but expert 0 has no such entry; name all 8 experts, or none";
   expect_configs_refused<Unsupported>({
       {ignored(R"("lm_head", "model.layers.1.mlp.experts.3.up_proj")"), speaks_of(module + "3.up_proj", one)},
       {ignored(entries(7, "")),
        speaks_of(module + "0.up_proj",
-                 "it names 7 of the 8 experts, and 7 is not among them; name all or none")},
-      {ignored(entries(9, "")), speaks_of(module + "8.up_proj", "config.json says that there are 8 experts")},
+                 "names one expert, but expert 7 has no such entry; name all 8 experts, or none")},
+      {ignored(entries(9, "")),
+       speaks_of(module + "8.up_proj", "names expert 8, but the model has experts 0..7")},
       {quantized("{\"bits\": {" + entries(7, ": 8") + ", \"" + module + "7.up_proj\": 4}}"),
        speaks_of(module + "7.up_proj",
-                 "its value is 4, but another expert has 8; equal values would be accepted")},
+                 "names one expert, and its value 4 differs from another expert's 8; give all experts the "
+                 "same value")},
       {quantized(R"({"only": "experts.5.w1"})"), speaks_of("experts.5.w1", one)},
       // The list has all experts of layer 1, but only one expert of layer 0.
       {ignored("\"model.layers.0.mlp.experts.2.up_proj\", " + entries(8, "")),
@@ -196,8 +198,8 @@ TEST_F(Refusal, OfPatternsThatMayPickSomeExpertsNamesThePattern) {
                               "*experts.[0-3]*", R"(re:.*experts[.]?[3]\\.up_proj)", R"(re:.*experts.{1}3)"})
     expect_configs_refused<Unsupported>(
         {{config(pattern), HasSubstr("may pick out some experts of a layer")}});
-  expect_configs_refused<Unsupported>(
-      {{config(R"(re:.*mlp\\.experts\\.3\\..*)"), HasSubstr("it names 1 of the 8 experts")}});
+  expect_configs_refused<Unsupported>({{config(R"(re:.*mlp\\.experts\\.3\\..*)"),
+                                        HasSubstr("names one expert, but expert 0 has no such entry")}});
   for (const char* pattern :
        {R"(re:.*mlp\\.experts\\.\\d+\\.up_proj)", R"(re:.*experts.*)", "*.experts.*",
         "model.layers.1.mlp.experts", R"(re:.*shared_experts\\.up_proj$)",
@@ -214,9 +216,8 @@ TEST_F(Refusal, OfAFileThatSaysOtherThingsOfSomeExpertsNamesIt) {
   write_text(description,
              "{" + entries(7, ": \"W8A8\"") + ", \"model.layers.1.mlp.experts.7.up_proj\": \"FLOAT\"}");
   EXPECT_EQ(refused<Unsupported>(),
-            "in/quant_model_description.json: 'model.layers.1.mlp.experts.7.up_proj' names one expert by its "
-            "number, which cannot be renumbered; its value is \"FLOAT\", but another expert has \"W8A8\"; "
-            "equal values would be accepted");
+            "in/quant_model_description.json: 'model.layers.1.mlp.experts.7.up_proj' names one expert, and "
+            "its value \"FLOAT\" differs from another expert's \"W8A8\"; give all experts the same value");
 }
 
 TEST_F(Refusal, OfAFolderThatIsNoCheckpointSaysWhatIsMissing) {
@@ -230,12 +231,12 @@ TEST_F(Refusal, OfAFolderThatIsNoCheckpointSaysWhatIsMissing) {
   write_text(in() + "/model.safetensors.index.json", "");
   EXPECT_EQ(
       refused<ParseError>(),
-      "in: has both model.safetensors and model.safetensors.index.json; it is unclear which is the model");
+      "in: has both model.safetensors and model.safetensors.index.json; keep only the one that is the model");
   write_text(in() + "/other.safetensors.index.json", "");
   std::filesystem::remove(in() + "/model.safetensors");
   EXPECT_EQ(refused<ParseError>(),
-            "in: has both model.safetensors.index.json and other.safetensors.index.json; it is unclear which "
-            "is the model");
+            "in: has both model.safetensors.index.json and other.safetensors.index.json; keep only the one "
+            "that is the model");
 }
 
 TEST_F(Refusal, OfAnIndexThatDoesNotFitNamesTheTensor) {
@@ -253,7 +254,7 @@ TEST_F(Refusal, OfAnIndexThatDoesNotFitNamesTheTensor) {
       {R"("lm_head.weight")", R"("lm_foot.weight")",
        where + lm + "is missing or names another file, but model-00002.safetensors has this tensor"},
       {map, R"("weight_map": {"x": "model-00001.safetensors",)",
-       where + "weight_map.x: says model-00001.safetensors, which has no such tensor"},
+       where + "weight_map.x: names model-00001.safetensors, which has no such tensor"},
       {map, R"("weight_map": {"x": "../model-00001.safetensors",)",
        where + "weight_map.x: \"../model-00001.safetensors\" is not the name of a file in the same folder"},
       {map, R"("weight_map": {"x": "gone.safetensors",)",
@@ -292,15 +293,15 @@ TEST_F(Refusal, OfExpertsAndRoutersThatAreNotAllThereOrAlikeNamesThem) {
   const std::string up = "model.layers.1.mlp.experts.5.up_proj.weight",
                     gate = "model.layers.1.mlp.gate.weight";
   expect_refused<ParseError>({
-      {without(up), "in: layer 1: expert 5 has no up_proj.weight, which others have"},
+      {without(up), "in: layer 1: expert 5 has no up_proj.weight, which other experts have"},
       {renamed(up, "model.layers.1.mlp.experts.8.up_proj.weight"),
-       "in/model-00002.safetensors: model.layers.1.mlp.experts.8.up_proj.weight: expert 8 is outside 0..7 of "
-       "config.json"},
+       "in/model-00002.safetensors: model.layers.1.mlp.experts.8.up_proj.weight: expert 8 is outside 0..7, "
+       "the experts of config.json"},
       {without(gate), "in: layer 1: has experts, but no gate.weight to choose them"},
       {without("model.layers.1.mlp.ex"), "in: layer 1: has a gate.weight, but no experts"},
-      {without(".mlp."), "in: has no tensor with a name of olmoe's experts"},
+      {without(".mlp."), "in: has no tensor named like the experts of olmoe"},
       {renamed(gate, "layers.1.mlp.gate.weight"),
-       "in: model.layers.0: has experts, and so has layers.1; experts of one model must be below one name"},
+       "in: model.layers.0: has experts, and so has layers.1; the experts of a model must be below one name"},
   });
   const auto in_other_type = [&](TinyCheckpoint& checkpoint) {
     find(checkpoint, up).dtype = "F8_E4M3";
@@ -320,14 +321,14 @@ TEST_F(Refusal, OfAPlacementThatDoesNotFitSaysWhichWould) {
     const char* message;
   } unfit[] = {
       {"olmoe", shuffled_placement(3, 8, 4, 1),
-       "placement: 3 layers, where the checkpoint has 2 MoE layers (0-1); allowed: 2 layers; dense layers "
-       "have none"},
+       "placement: has 3 layers, but the checkpoint has 2 MoE layers (0-1); allowed: one with 2 layers; "
+       "leave out dense layers"},
       {"qwen3_moe", shuffled_placement(2, 8, 4, 1),
-       "placement: 2 layers, where the checkpoint has 1 MoE layers (0); allowed: 1 layers; dense layers have "
-       "none"},
+       "placement: has 2 layers, but the checkpoint has 1 MoE layers (0); allowed: one with 1 layers; leave "
+       "out dense layers"},
       {"deepseek_v3", shuffled_placement(4, 8, 4, 1, 4),
-       "placement: 4 layers, where the checkpoint has 2 MoE layers (1-2) and 1 for multi-token prediction "
-       "(3); allowed: 2 layers, or 3; dense layers have none"},
+       "placement: has 4 layers, but the checkpoint has 2 MoE layers (1-2) and 1 for multi-token prediction "
+       "(3); allowed: one with 2 layers, or 3; leave out dense layers"},
       {"olmoe", shuffled_placement(2, 12, 4, 1),
        "placement: is for 12 experts; allowed: one for the 8 experts of the checkpoint"},
       {"olmoe", Placement({fine, LayerPlacement({{0}, {1, 0}, {0}, {0}, {1}, {1}, {1}, {1}}, 2)}),
@@ -350,8 +351,8 @@ TEST_F(Refusal, OfGroupsTakenApartNamesLayerExpertsAndGroups) {
   const Placement apart = placement_by_ids({{0, 1, 2, 3, 4, 5, 6, 7}, {0, 2, 1, 3, 4, 5, 6, 7}});
   EXPECT_EQ(refused<Infeasible>(apart),
             "layer 1 (layer 2 of the model): the placement would put expert 0 of group 0 and expert 2 of "
-            "group 1 into one group (new ids 0..1), and the model, which chooses 2 of 4 groups of 2 experts "
-            "first, would compute something else; keep the experts of a group together: whole groups on a "
+            "group 1 into one group (new ids 0..1); the model first chooses 2 of 4 groups of 2 experts, so "
+            "its output would change; keep the experts of a group together: whole groups on a "
             "rank, or each group on ranks of its own");
 }
 
@@ -406,7 +407,7 @@ TEST_F(Refusal, OfAMapThatIsNotForThisCheckpointNamesIt) {
   write_text(
       in() + "/evenkeel_placement.json",
       R"({"format": "evenkeel.expert_map.v1", "num_experts": 4, "num_ranks": 2, "model_layers": [], "old_to_new": []})");
-  EXPECT_EQ(refused<ParseError>(), "in/evenkeel_placement.json: num_experts: is 4, and config.json says 8");
+  EXPECT_EQ(refused<ParseError>(), "in/evenkeel_placement.json: num_experts: is 4, but config.json says 8");
 }
 
 TEST_F(Refusal, ByTheCallerHalfWayLeavesNothing) {

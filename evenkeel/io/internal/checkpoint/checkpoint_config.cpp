@@ -74,8 +74,8 @@ void take_name(const std::string& given, const Json& says, const std::string& fi
         named.try_emplace(pattern, NamedExperts{.texts = {}, .says = says.dump()}).first->second;
     if (alike.says != says.dump())
       refuse_expert(file, given,
-                    fmt::format("is for one expert, and its value {} differs from {} of another expert; "
-                                "permuting needs the same value for all",
+                    fmt::format("names one expert, and its value {} differs from another expert's {}; give "
+                                "all experts the same value",
                                 says.dump(), alike.says));
     alike.texts.emplace(std::stoi(found[1]), given);
   } else if (may_pick_experts(text)) {
@@ -101,10 +101,10 @@ void require_all_or_no_experts(const Json& config, int num_experts, const std::s
   for (const auto& [name, experts] : named) {
     for (int expert = 0; expert < num_experts; ++expert)
       if (!experts.texts.contains(expert))
-        refuse_expert(file, experts.texts.begin()->second,
-                      fmt::format("and alike name {} of the {} experts, but not expert {}; permuting needs "
-                                  "all experts named, or none",
-                                  experts.texts.size(), num_experts, expert));
+        refuse_expert(
+            file, experts.texts.begin()->second,
+            fmt::format("names one expert, but expert {} has no such entry; name all {} experts, or none",
+                        expert, num_experts));
     if (std::ssize(experts.texts) != num_experts)
       refuse_expert(file, experts.texts.rbegin()->second,
                     fmt::format("names expert {}, but the model has experts 0..{}",
