@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/balance/ep.h"
@@ -91,10 +92,13 @@ void validate_options(const PlannerOptions& options) {
   if (!options.costs) return;
   if (options.links)
     throw InvalidArgument("costs", "links already say what moving costs", "costs or links, not both");
-  for (const double seconds : {options.costs->seconds_per_assignment, options.costs->seconds_per_transfer,
-                               options.costs->seconds_per_step})
+  const std::pair<const char*, double> all[] = {
+      {"seconds_per_assignment", options.costs->seconds_per_assignment},
+      {"seconds_per_transfer", options.costs->seconds_per_transfer},
+      {"seconds_per_step", options.costs->seconds_per_step}};
+  for (const auto& [name, seconds] : all)
     if (!(seconds >= 0 && std::isfinite(seconds)))
-      throw InvalidArgument("costs", fmt::format("{} seconds", seconds), "finite seconds, 0 or more");
+      throw InvalidArgument("costs", fmt::format("{} is {}", name, seconds), "finite seconds, 0 or more");
 }
 
 std::unique_ptr<Planner> planner_of(const PlannerOptions& options) {

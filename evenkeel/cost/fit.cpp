@@ -37,9 +37,9 @@ double squared_errors(const Machine& machine, std::span<const Time> times) {
 
 template <class Time>
 Machine fit(Machine best, const Numbers& numbers, std::span<const Time> times) {
-  for (const Time& time : times)
-    if (!(time.seconds > 0 && std::isfinite(time.seconds)))
-      throw InvalidArgument("times", fmt::format("one time is {} s", time.seconds), "finite times above 0");
+  for (std::size_t i = 0; i < times.size(); ++i)
+    if (const double seconds = times[i].seconds; !(seconds > 0 && std::isfinite(seconds)))
+      throw InvalidArgument("times", fmt::format("element {} is {} s", i, seconds), "finite times above 0");
   double least = squared_errors(best, times);
   std::vector<double> steps(numbers.size(), kFirstStep);
   for (int round = 0; round < kRounds && std::ranges::max(steps) > kLastStep; ++round)

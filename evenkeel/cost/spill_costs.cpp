@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/error.h"
@@ -65,9 +66,13 @@ void require_links(const StepLinks& links, const char* argument) {
                           "the topology limits the experts of ranks, but plans do not count borrowed experts",
                           "a topology without 'rooms'; borrow_slots limits borrowed experts");
   require_machine(links.machine, argument);
-  for (const double size : {links.expert.elements, links.expert.outputs, links.expert.bytes, links.row_bytes})
+  const std::pair<const char*, double> sizes[] = {{"expert.elements", links.expert.elements},
+                                                  {"expert.outputs", links.expert.outputs},
+                                                  {"expert.bytes", links.expert.bytes},
+                                                  {"row_bytes", links.row_bytes}};
+  for (const auto& [name, size] : sizes)
     if (!(size >= 0 && size <= 1e15))
-      throw InvalidArgument(argument, fmt::format("the size of an expert or row is {:g}", size), "0..1e15");
+      throw InvalidArgument(argument, fmt::format("{} is {:g}", name, size), "0..1e15");
 }
 
 bool links_differ(const StepLinks& links) {

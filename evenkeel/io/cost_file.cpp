@@ -1,6 +1,9 @@
 #include "evenkeel/io/cost_file.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,9 +33,10 @@ std::vector<MachineNumber> numbers_of(bool is_old) {
 
 void require_cost_keys(const JsonField& json, const std::vector<MachineNumber>& numbers) {
   for (const auto& [key, value] : json->items()) {
-    bool known = key == "format" || key == "measured_on";
-    for (const MachineNumber& number : numbers) known = known || key == number.name;
-    if (!known) throw ParseError(json.file(), key, "is not a key of a cost file");
+    std::vector<std::string> known = {"format", "measured_on"};
+    for (const MachineNumber& number : numbers) known.emplace_back(number.name);
+    if (std::ranges::find(known, key) == known.end())
+      json[key].fail("is not a key of a cost file; known: {}", fmt::join(known, ", "));
   }
 }
 

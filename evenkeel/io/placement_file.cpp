@@ -125,7 +125,7 @@ PlacementFile read_placement(const ByteSource& source) {
   const std::string& file = source.name();
   if (const FileFormat format = detect_format(source); format != FileFormat::json)
     throw parse_error(file, "",
-                      "is a {} file, but a placement must be JSON; write a map of slots to experts as "
+                      "is a {} file, from which no placement is read; write a map of slots to experts as "
                       "{{\"physical_to_logical_map\": ...}} in JSON or a torch file",
                       name_of(format));
   const JsonDocument document = read_json(source);

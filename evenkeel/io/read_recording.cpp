@@ -222,7 +222,8 @@ void take(FoundStep found, const ReadOptions& options, Recording& recording) {
 // Throws if options contradict a file whose names already say what it holds.
 void require_as_said(const FoundRouting& found, const ReadOptions& options) {
   if (found.axes.empty() && !options.columns.empty())
-    throw InvalidArgument("columns", "apply only to a table without column names, but the file has names",
+    throw InvalidArgument("columns",
+                          "apply only to a table without column names, but the file names what it holds",
                           "to leave them out");
   if (options.axes.empty() || found.axes == options.axes) return;
   const bool is_trace = std::holds_alternative<FoundTrace>(found.content);

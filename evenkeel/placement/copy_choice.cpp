@@ -77,9 +77,10 @@ CopyChoice choose_copies(std::span<const RoutingProfile> recordings, const Topol
                          const PlaceOptions& asked) {
   if (recordings.empty()) throw InvalidArgument("recordings", "is empty", "one or more");
   if (asked.from)
-    throw InvalidArgument("from",
-                          "does not work with redundant experts auto, since it fixes the number of slots",
-                          "a number of redundant experts, or no placement to start from");
+    throw InvalidArgument(
+        "from",
+        "does not work with redundant experts auto: a placement to start from fixes the number of slots",
+        "a number of redundant experts, or no placement to start from");
   const internal::Deadline deadline(asked.limits);
   std::vector<PlaceResult> placed;
   std::vector<CopyChoice::Tried> tried = try_numbers(recordings, topology, asked, deadline, placed);

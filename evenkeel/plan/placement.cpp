@@ -73,9 +73,12 @@ Placement Placement::contiguous(int num_layers, int num_experts, int num_ranks) 
 Placement::Placement(std::vector<LayerPlacement> layers, LayerNumbers numbers)
     : layers_(std::move(layers)), numbers_(std::move(numbers)) {
   if (layers_.empty()) throw InvalidArgument("placement", "no layer", "at least one");
-  for (const LayerPlacement& layer : layers_) {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const LayerPlacement& layer = layers_[i];
     if (layer.num_experts() != num_experts() || layer.num_ranks() != num_ranks())
-      throw InvalidArgument("placement", "layers differ in their number of experts or ranks",
+      throw InvalidArgument("placement",
+                            fmt::format("layer {} has {} experts on {} ranks, but layer 0 has {} on {}", i,
+                                        layer.num_experts(), layer.num_ranks(), num_experts(), num_ranks()),
                             "the same numbers in every layer");
   }
   if (numbers_.known() && std::ssize(numbers_.numbers()) != num_layers())

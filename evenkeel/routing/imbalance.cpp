@@ -11,8 +11,9 @@ namespace evenkeel {
 Imbalance imbalance(std::span<const std::int64_t> loads) {
   std::int64_t total = 0;
   std::int64_t most = 0;
-  for (std::int64_t load : loads) {
-    if (load < 0) throw InvalidArgument("loads", fmt::format("a load of {}", load), "0 or more");
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    const std::int64_t load = loads[i];
+    if (load < 0) throw InvalidArgument("loads", fmt::format("element {} is {}", i, load), "0 or more");
     if (__builtin_add_overflow(total, load, &total))
       throw InvalidArgument("loads", "the total is above 2^63-1", "at most 2^63-1");
     most = std::max(most, load);

@@ -121,7 +121,9 @@ void RoutingProfile::add(const RoutingProfile& other) {
         fmt::format("{} layers of {} experts{} and {} layers of {} experts{} cannot be added", num_layers_,
                     num_experts_, has_transitions_ ? "" : " without transitions", other.num_layers_,
                     other.num_experts_, other.has_transitions_ ? "" : " without transitions"),
-        "profiles of one model");
+        other.num_layers_ == num_layers_ && other.num_experts_ == num_experts_
+            ? "profiles of which all have transitions, or none"
+            : "profiles of one model");
   if (layers_.known() && other.layers_.known() && layers_ != other.layers_)
     throw InvalidArgument(
         "profiles",
@@ -171,7 +173,7 @@ void RoutingProfile::add_tokens(std::span<const std::int32_t> ids, int top_k) {
   const std::size_t per_token = static_cast<std::size_t>(num_layers_) * k;
   if (top_k < 1 || ids.size() % per_token != 0)
     throw InvalidArgument("ids", fmt::format("{} ids of top-{}", ids.size(), top_k),
-                          fmt::format("a multiple of layers x k, k >= 1"));
+                          fmt::format("a multiple of {} layers x k, k >= 1", num_layers_));
   for (std::int32_t id : ids) {
     if (id < no_expert || id >= num_experts_)
       throw InvalidArgument("ids", fmt::format("expert id {}", id), fmt::format("-1..{}", num_experts_ - 1));

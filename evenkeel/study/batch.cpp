@@ -56,7 +56,8 @@ std::vector<TokenRange> chosen_ranges(const TraceInfo& info, const TraceWindow& 
     throw InvalidArgument("--sequences", fmt::format("{} does not say where sequences begin", info.name),
                           "to leave it out");
   if (chosen.end > known)
-    throw InvalidArgument("--sequences", fmt::format("{} has {} sequences", info.name, known),
+    throw InvalidArgument("--sequences",
+                          fmt::format("ends at {}, but {} has {} sequences", chosen.end, info.name, known),
                           fmt::format("an end up to {}", known));
   std::vector<TokenRange> ranges;
   for (std::int64_t s = chosen.begin; s < chosen.end; s += std::min(chosen.step, known)) {

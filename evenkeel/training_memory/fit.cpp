@@ -1,6 +1,7 @@
 #include "evenkeel/training_memory/fit.h"
 
 #include <algorithm>
+#include <string>
 #include <tuple>
 
 #include "evenkeel/base/error.h"
@@ -53,7 +54,7 @@ MactChoice choose_chunks(const MemoryModel& memory, const StageFit& stage, std::
     return mact(received,
                 memory.most_received(stage.stage, device.available_bytes, stage.static_bytes, received),
                 device.bins);
-  if (received < 0) throw InvalidArgument("received", "is below 0", "0 or more rows");
+  if (received < 0) throw InvalidArgument("received", "is " + std::to_string(received), "0 or more rows");
   return choose_bin(fewest_chunks(memory, stage, received, device), device.bins);
 }
 

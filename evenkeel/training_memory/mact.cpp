@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string>
 
 #include "evenkeel/base/error.h"
 
@@ -26,7 +27,7 @@ MactChoice choose_bin(std::int64_t least_chunks, std::span<const std::int64_t> b
 }
 
 MactChoice mact(std::int64_t received, std::int64_t most_received, std::span<const std::int64_t> bins) {
-  if (received < 0) throw InvalidArgument("received", "is below 0", "0 or more rows");
+  if (received < 0) throw InvalidArgument("received", "is " + std::to_string(received), "0 or more rows");
   // A rank that received nothing holds nothing, so one chunk is enough.
   if (received == 0) return choose_bin(1, bins);
   if (most_received <= 0) return choose_bin(0, bins);

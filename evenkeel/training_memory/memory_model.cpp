@@ -7,6 +7,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/training_memory/internal/bytes_math.h"
+#include "evenkeel/training_memory/names.h"
 
 namespace evenkeel {
 
@@ -17,11 +18,10 @@ void require_positive(const char* what, std::int64_t number) {
 }
 
 void require_degrees(const Parallelism& parallel) {
-  for (const std::int64_t degree : {parallel.tensor, parallel.pipeline, parallel.expert, parallel.data,
-                                    parallel.virtual_stages, parallel.context, parallel.expert_tensor})
-    if (degree < 1 || degree > most_degree)
-      throw InvalidArgument("parallel", fmt::format("a degree of {}", degree),
-                            fmt::format("1..{}", most_degree));
+  for (const auto& [name, degree] : degree_names)
+    if (parallel.*degree < 1 || parallel.*degree > most_degree)
+      throw InvalidArgument("parallel", fmt::format("{}={}", name, parallel.*degree),
+                            fmt::format("{} in 1..{}", name, most_degree));
   const internal::Wide devices =
       internal::Wide{parallel.tensor} * parallel.context * parallel.data * parallel.pipeline;
   if (devices > most_devices)

@@ -46,8 +46,11 @@ ExtraTerms counted_terms(ExtraTerms terms, const std::vector<std::string>& with,
   for (const std::string& name : without) {
     const auto term = std::ranges::find(named_terms, name, &NamedTerm::name);
     if (term == named_terms.end() || !(terms.*term->on) || named(name))
-      throw InvalidArgument("--without", fmt::format("'{}'", name),
-                            "a term that is counted by default and not in --with");
+      throw InvalidArgument(
+          "--without",
+          fmt::format("'{}' {}", name,
+                      named(name) ? "is both turned on and left out" : "is not counted anyway"),
+          "a term that is counted by default, and not turned on as well");
     terms.*term->on = false;
   }
   if (terms.expert_outputs && !terms.kept_tensors)

@@ -116,7 +116,7 @@ TEST_F(PlacementFiles, ThatCannotBeAPlacementSaysWhy) {
   }
   EXPECT_EQ(message_of<ParseError>([] { read_placement(test_data("ids_int8.npy")); }),
             test_data("ids_int8.npy") +
-                ": is a npy file, but a placement must be JSON; write a map of slots to experts as "
+                ": is a npy file, from which no placement is read; write a map of slots to experts as "
                 "{\"physical_to_logical_map\": ...} in JSON or a torch file");
 }
 

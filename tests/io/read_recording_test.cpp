@@ -78,9 +78,9 @@ TEST(ReadRecording, IsRefusedWhereAFileIsKnownToHoldTheOther) {
            {"profile.safetensors", by_rank,
             "axes: layers,ranks,experts, but the file has counts; allowed: to leave it out"},
            {"profile.safetensors", columns,
-            "columns: apply only to a table without column names, but the file has names; allowed: to leave "
-            "them "
-            "out"},
+            "columns: apply only to a table without column names, but the file names what it holds; allowed: "
+            "to "
+            "leave them out"},
            {"trtllm_statistics", six,
             "num_experts: 6, but the file has counts of 5 experts; allowed: 5, or leave it out"}})
     EXPECT_EQ(recording_refusal<InvalidArgument>(test_data(file), options), message);

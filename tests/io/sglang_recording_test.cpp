@@ -181,7 +181,8 @@ TEST(TorchFile, AsksForNoMoreThanItHas) {
       {"stride-overflow", "logical_count: reaches element 8589934588 of a/data/0, which has 8 elements"},
       {"no-storage", "a/data/7: is not in the archive"},
       {"negative", "logical_count: element 1 is -1; a load is 0 or more"},
-      {"empty-shape", "logical_count: shape [0, 4]; allowed: 1..65536 layers of 1..65536 experts"},
+      {"empty-shape",
+       "logical_count: shape [0, 4] ([layers, experts]); allowed: 1..65536 layers, 1..65536 experts"},
   };
   for (const auto& [name, message] : files) {
     const std::string path = repository_file("tests/fuzz/corpus/recording/") + name;

@@ -366,9 +366,9 @@ TEST(MemoryModel, SetupsThatCannotBeAreRefusedWithWhatCan) {
     const auto make = [&] { MemoryModel(model_named("memfine-model-1"), setup); };
     EXPECT_THAT(message_of<InvalidArgument>(make), HasSubstr(message));
   };
-  refused({.parallel = {.tensor = 0}}, "parallel: a degree of 0; allowed: 1..1048576");
+  refused({.parallel = {.tensor = 0}}, "parallel: tp=0; allowed: tp in 1..1048576");
   refused({.parallel = {.expert_tensor = (1 << 20) + 1}},
-          "parallel: a degree of 1048577; allowed: 1..1048576");
+          "parallel: etp=1048577; allowed: etp in 1..1048576");
   refused(
       {.parallel = {.tensor = 1 << 20, .data = 1 << 20, .context = 2}},
       "tp=1048576 x cp=2 x dp=1048576 x pp=1 are too many devices; allowed: at most 1099511627776 devices");

@@ -61,8 +61,9 @@ FoundRouting found_counts(IntArray counts, const std::string& file, const std::s
   const bool by_step = shape.size() == 3;
   if (!by_step) shape.insert(shape.begin(), 1);
   if (shape[0] < 1 || shape[1] < 1 || shape[2] < 1 || shape[1] > max_layers || shape[2] > max_trace_experts)
-    throw parse_error(file, key, "shape {}; allowed: 1..{} layers of 1..{} experts",
-                      to_text(std::span(shape).subspan(by_step ? 0 : 1)), max_layers, max_trace_experts);
+    throw parse_error(file, key, "shape {} ([{}layers, experts]); allowed: {}1..{} layers, 1..{} experts",
+                      to_text(std::span(shape).subspan(by_step ? 0 : 1)), by_step ? "steps, " : "",
+                      by_step ? "1 or more steps, " : "", max_layers, max_trace_experts);
   require_loads(counts.values, file, key);
   return {.kind = "counts",
           .format = {},

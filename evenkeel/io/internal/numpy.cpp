@@ -189,7 +189,7 @@ std::string text_in(const ArrayFile& file, const std::string& array) {
 std::unique_ptr<ArrayFile> open_npy(const ByteSource& source) {
   const auto read = [&](std::int64_t offset, std::span<std::byte> out) { source.read(offset, out); };
   NpyHeader header = read_npy_header(read, source.size(), source.name(), "");
-  if (header.is_text) throw ParseError(source.name(), "header", "is a text, not numbers");
+  if (header.is_text) throw ParseError(source.name(), "", "holds text; only arrays of numbers are read");
   std::vector<ArrayFile::Stored> arrays{{std::move(header.array), bytes_at(source, header.data_begin)}};
   return std::make_unique<ArrayFile>(source.name(), FileFormat::npy, source.size(), std::move(arrays));
 }

@@ -127,7 +127,7 @@ std::vector<Digest> LayerParts::digests() const {
   const auto digest = [](const char* what, const auto& value) {
     return Digest{what, Hash().add(value).value()};
   };
-  return {digest("version", kLayerVersion),
+  return {digest("version of evenkeel", kLayerVersion),
           digest("shape.num_experts", shape.num_experts),
           digest("shape.top_k", shape.top_k),
           digest("shape.expert.hidden", expert.hidden),

@@ -75,8 +75,8 @@ class RankRule {
     throw Infeasible(
         has_totals()
             ? "no assignment of these clusters to ranks was found that gives every rank the same number of "
-              "experts over all layers (Eq. 13)"
-            : "a cluster has more experts than the capacity of any rank left for it");
+              "experts over all layers (Eq. 13); raise the capacities, or use sizes equal"
+            : "a cluster has more experts than the capacity of any rank left for it; raise the capacities");
   }
 
  private:
