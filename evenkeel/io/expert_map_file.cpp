@@ -24,8 +24,8 @@ std::vector<ExpertId> read_ids(const JsonField& list, int num_experts) {
   std::vector<bool> seen(numbers.size(), false);
   std::vector<ExpertId> ids;
   for (const std::int64_t id : numbers) {
-    if (id < 0 || id >= num_experts || seen[static_cast<std::size_t>(id)])
-      list.fail("id {} is outside 0..{} or repeated", id, num_experts - 1);
+    if (id < 0 || id >= num_experts) list.fail("id {} is outside 0..{}", id, num_experts - 1);
+    if (seen[static_cast<std::size_t>(id)]) list.fail("id {} is listed twice", id);
     seen[static_cast<std::size_t>(id)] = true;
     ids.emplace_back(id);
   }
@@ -45,10 +45,12 @@ ExpertMap read_expert_map(const ByteSource& source) {
   const auto layers = numbers.integers();
   const JsonField lists = json["old_to_new"];
   if (!lists->is_array() || lists->size() != layers.size())
-    lists.fail("is not a list of {} layers", layers.size());
+    lists.fail("is not a list of {} layers, as many as model_layers has", layers.size());
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i] < 0 || layers[i] >= max_layers || map.new_ids.contains(static_cast<int>(layers[i])))
-      numbers.fail("layer {} is outside 0..{} or repeated", layers[i], max_layers - 1);
+    if (layers[i] < 0 || layers[i] >= max_layers)
+      numbers.fail("layer {} is outside 0..{}", layers[i], max_layers - 1);
+    if (map.new_ids.contains(static_cast<int>(layers[i])))
+      numbers.fail("layer {} is listed twice", layers[i]);
     map.new_ids.emplace(static_cast<int>(layers[i]), read_ids(lists[i], map.num_experts));
   }
   return map;

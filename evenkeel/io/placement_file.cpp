@@ -29,7 +29,7 @@ struct Shape {
 // Element `layer` of a list with one element for each layer.
 JsonField of_layer(const JsonField& lists, std::size_t layer, const Shape& shape) {
   if (!lists->is_array() || lists->size() != static_cast<std::size_t>(shape.num_layers))
-    lists.fail("is not a list of {} layers", shape.num_layers);
+    lists.fail("is not a list of num_layers = {} layers", shape.num_layers);
   return lists[layer];
 }
 

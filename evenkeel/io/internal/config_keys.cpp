@@ -16,8 +16,11 @@ JsonField ConfigKeys::at(std::string_view member) const {
 int ConfigKeys::same_integer(std::string_view member, int least, int most) const {
   if (!is_list(member)) return integer(member, least, most);
   const std::vector<std::int64_t> numbers = at(member).integers();
-  if (numbers.empty() || std::ranges::any_of(numbers, [&](auto number) { return number != numbers[0]; }))
-    fail(member, "lists different numbers; allowed: the same number for every layer");
+  if (numbers.empty()) fail(member, "is an empty list; allowed: one number, or one for every layer");
+  if (const auto other = std::ranges::find_if(numbers, [&](auto number) { return number != numbers[0]; });
+      other != numbers.end())
+    fail(member, "lists different numbers, such as {} and {}; allowed: the same number for every layer",
+         numbers[0], *other);
   return at(member)[0].integer(least, most);
 }
 

@@ -247,8 +247,13 @@ class RuleWeights {
           config.integer_or("head_dim", 1, max_width, static_cast<int>(narrow.head_dim));
       const std::int64_t kv_heads =
           config.integer_or("num_key_value_heads", 1, max_heads, static_cast<int>(narrow.kv_heads));
-      if (stated.size() > 1 && (head_dim != wide_.head_dim || kv_heads != wide_.kv_heads))
-        config.fail("head_dim", "differs from that of other layers with full attention");
+      const auto require_alike = [&](const char* key, std::int64_t number, std::int64_t before) {
+        if (stated.size() > 1 && number != before)
+          config.fail(key, "differs from that of other layers with full attention: {}, not {}", number,
+                      before);
+      };
+      require_alike("head_dim", head_dim, wide_.head_dim);
+      require_alike("num_key_value_heads", kv_heads, wide_.kv_heads);
       wide_.head_dim = head_dim;
       wide_.kv_heads = kv_heads;
     }

@@ -45,11 +45,11 @@ TEST(ExpertMap, ThatIsDamagedIsRefused) {
            layers + R"(, "old_to_new": )" + lists + "}";
   };
   const std::vector<Refused> damaged = {
-      {with("[0]", "[[0, 0]]"), "f: old_to_new[0]: id 0 is outside 0..1 or repeated"},
-      {with("[0]", "[[0, 2]]"), "f: old_to_new[0]: id 2 is outside 0..1 or repeated"},
+      {with("[0]", "[[0, 0]]"), "f: old_to_new[0]: id 0 is listed twice"},
+      {with("[0]", "[[0, 2]]"), "f: old_to_new[0]: id 2 is outside 0..1"},
       {with("[0]", "[[0]]"), "f: old_to_new[0]: has 1 ids, but there are 2 experts"},
-      {with("[0]", "[]"), "f: old_to_new: is not a list of 1 layers"},
-      {with("[0, 0]", "[[0, 1], [0, 1]]"), "f: model_layers: layer 0 is outside 0..65535 or repeated"},
+      {with("[0]", "[]"), "f: old_to_new: is not a list of 1 layers, as many as model_layers has"},
+      {with("[0, 0]", "[[0, 1], [0, 1]]"), "f: model_layers: layer 0 is listed twice"},
       {"[]", "f: is not a JSON object"},
       {R"({"format": 1})", "f: format: is 1, not \"evenkeel.expert_map.v1\""},
   };
