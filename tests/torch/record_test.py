@@ -216,7 +216,7 @@ class WhatIsRefused(RecordTest):
         self.assert_refused(ek.Unsupported, "runs several times", Fixed(*[Bare()] * 2), one, one)
         self.assert_refused(
             ek.Unsupported,
-            "layers.0 chose ids [1, 1], but layers.1 ids [2, 1]",
+            "layers.0 has ids of shape [1, 1], but layers.1 of [2, 1]",
             Fixed(Bare(), Bare()),
             one,
             torch.tensor([[0], [1]]),
