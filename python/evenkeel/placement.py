@@ -290,7 +290,9 @@ def _homes_as_lists(homes: ArrayLike) -> list[list[list[int]]]:
             return [[_ranks(ranks) for ranks in layer] for layer in ranks_of]
     array = as_numpy(homes, "homes")
     if array.ndim not in (2, 3):
-        raise invalid("homes", f"shape {list(array.shape)}", "[layers, experts], or a list of ranks for each")
+        raise invalid(
+            "homes", f"shape {list(array.shape)}", "[layers, experts] ranks, or [layers, experts] lists of ranks"
+        )
     whole = integers(array, "homes", array.ndim, "")
     lists: list[list[list[int]]] = (whole if array.ndim == 3 else whole[:, :, None]).tolist()
     return [[_ranks(ranks) for ranks in layer] for layer in lists]

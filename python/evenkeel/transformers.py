@@ -365,7 +365,9 @@ class SlotsEP(EvenkeelEP):
             def experts_forward(rows: torch.Tensor, ids: torch.Tensor, ones: torch.Tensor) -> torch.Tensor:
                 if ids.shape != (len(rows), 1):
                     raise invalid(
-                        "dispatcher", f"gives experts ids {tuple(ids.shape)}", f"[{len(rows)}, 1], one id for each row"
+                        "dispatcher",
+                        f"passes ids of shape {list(ids.shape)} to the experts",
+                        f"[{len(rows)}, 1], an id a row",
                     )
                 made: torch.Tensor = run(rows, ids.squeeze(-1))
                 return made

@@ -20,7 +20,8 @@ TEST(TooManyOpenFiles, AreSaidWithTheLimitToRaise) {
 TEST(TooFewThreads, AreSaidWithBothNumbersAndWhereToLook) {
   const std::system_error cause(std::make_error_code(std::errc::resource_unavailable_try_again));
   const std::string what = too_few_threads(16, 3, "one for each rank", cause).what();
-  for (const char* part : {"wanted: 16 (one for each rank)", "made: 3", "ulimit -u", "pids.max"})
+  for (const char* part :
+       {"16 threads are needed (one for each rank)", "only 3 could", "ulimit -u", "pids.max"})
     EXPECT_THAT(what, HasSubstr(part));
 }
 

@@ -49,7 +49,7 @@ TEST(CountLines, ThatDoNotSayWhatTheyAreAreRefused) {
            {R"({"counts": [[1, 2]]})", "counts: may be a list by layer or by source rank"},
            {R"({"loads": [[1, 2]], "counts": [[1, 2]]})", "f: line 1: loads: is there as well as 'counts'"},
            {R"({"layer": 1, "values": [1, 2]})",
-            "values: is a list, and no list of the record is called 'counts'"},
+            "values: is a list with an unknown name; call the list of counts 'counts'"},
            {four + R"({"layer": 5, "counts": [7, 2, 1]})",
             "f: line 2: has other keys, or another number of experts, than the first line"},
            {one + R"({"loads": [[1, 2], [3, 4]]})",
@@ -125,7 +125,7 @@ TEST(VllmStatistics, RefuseWhatDoesNotFit) {
        HasSubstr("expert_load[0][1]: is -2; a load is 0 or more")},
       {stats(1, "[[1, 2]]", "[[0, 1]]", ", \"model\": \"a\"") +
            stats(1, "[[1, 2]]", "[[0, 1]]", ", \"model\": \"mtp\""),
-       HasSubstr("line 2: model: is \"mtp\" but in an earlier record it is \"a\"")},
+       HasSubstr("line 2: model: is \"mtp\", but in an earlier record it is \"a\"")},
       {stats(1, "[[0, 0]]", "[[0, 1]]"), HasSubstr("has no assignment in any layer")},
   });
 }

@@ -189,7 +189,9 @@ TEST(TableCells, SayWhatIsWrongWithThem) {
   });
   std::string wide = "layer,expert,count\n0,0,1\n";
   for (int layer = 1; layer < 60; ++layer) wide += std::to_string(layer) + ",65535,1\n";
-  expect_no_recording({{wide, "f: has only 60 numbers for 60 layers of 65536 experts"}});
+  expect_no_recording(
+      {{wide,
+        "f: has only 60 numbers for 60 layers of 65536 experts; are the ids of layers and experts right?"}});
 }
 
 TEST(FirstLine, IsNamesOnlyByEvidence) {

@@ -174,7 +174,7 @@ TEST_F(NamelessArray, ThatContradictsWhatIsSaidIsRefused) {
   const Numbers ids = random_ids(3);
   const auto [shape, numbers] = in_order("tokens,k,layers", ids);
   const std::string path = array_file(folder, "a.npy", "", shape, numbers);
-  for (const auto& [said, why] : {std::pair("tokens,layers,k", "name an expert twice, which no router does"),
+  for (const auto& [said, why] : {std::pair("tokens,layers,k", "rows have an id twice, which no router does"),
                                   std::pair("tokens,k", "axes: tokens,k, but"),
                                   std::pair("k,tokens,layers", "axes: 'k,tokens,layers'; allowed: "),
                                   std::pair("ranks,experts", "ranks,experts is an order without layers")})
@@ -199,7 +199,7 @@ TEST(Nameless, ProbabilitiesAreRefused) {
   for (const char* axes : {"", "counts", "layers,ranks,experts"})
     EXPECT_THAT(recording_refusal(source_of("[[[0.25, 0.75], [0.5, 0.5]], [[0.125, 0.875], [1, 0]]]"),
                                   {.axes = axes}),
-                HasSubstr("sums to 1: these are probabilities"));
+                HasSubstr("sums to 1: these look like router probabilities"));
   expect_no_recording(
       {{shares, HasSubstr("if each row is a layer's shares of load, give axes layers,experts")},
        {"-0.25,1.25\n0.5,0.5\n", HasSubstr("has negative fractions, as logits do")}});
@@ -229,7 +229,7 @@ TEST_F(NamelessArray, OfAModelHasAllItsExperts) {
 
 TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
   const std::string of_vllm = R"({"expert_load": [[4, 6, 1, 2]], "p2l_map": [[0, 1, 2, 0]]})";
-  const auto either = HasSubstr("and either may be the routing; keep one");
+  const auto either = HasSubstr("and either may be the routing; keep only one");
   expect_no_recording({
       // Two names that may both be the routing; counts of physical experts with a map.
       {R"({"weight": [[1, 2]], "logical_count": [[3, 4]]})", either},

@@ -128,7 +128,7 @@ TEST(Pickle, RefusesProgramsThatMakeNoSense) {
   EXPECT_EQ(pickle_refusal("Nq\x02."),
             "f: data.pkl byte 5: is damaged: stores value 2 when only 0 are stored");
   EXPECT_EQ(pickle_refusal("h\x00."s), "f: data.pkl byte 4: is damaged: uses value 0 when only 0 are stored");
-  EXPECT_EQ(pickle_refusal("NNR."), "f: data.pkl byte 5: calls None with None");
+  EXPECT_EQ(pickle_refusal("NNR."), "f: data.pkl byte 5: is damaged: calls None with None");
   EXPECT_EQ(pickle_refusal("ccollections\nOrderedDict\nN\x85R."),
             "f: data.pkl byte 30: makes an OrderedDict from arguments; only an empty one is read");
   EXPECT_EQ(pickle_refusal("\x8a\x09"s), "f: data.pkl byte 4: an integer of 9 bytes; at most 8 are read");

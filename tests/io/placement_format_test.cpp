@@ -199,10 +199,11 @@ TEST(VllmAscendPlacement, IsRefusedWhereItsNumbersAreNotThoseOfItsLists) {
       {"layer_id", "1", "0",
        "f: layer_list[1].layer_id: is 0, but the lists give 1; vLLM-Ascend goes by the lists: make both "
        "agree"},
-      {"layer_id", "0", "2", HasSubstr("layer_list[1].layer_id: is 1, but 3")},
-      {"layer_id", "1", "2", HasSubstr("layer_list[1].layer_id: is 2, but 1")},
-      {"device_id", "0", "1", HasSubstr("layer_list[0].device_list[0].device_id: is 1, but 0")},
-      {"device_count", "2", "9", HasSubstr("layer_list[0].device_count: is 9, but 2")},
+      {"layer_id", "0", "2", HasSubstr("layer_list[1].layer_id: is 1, but the lists give 3")},
+      {"layer_id", "1", "2", HasSubstr("layer_list[1].layer_id: is 2, but the lists give 1")},
+      {"device_id", "0", "1",
+       HasSubstr("layer_list[0].device_list[0].device_id: is 1, but the lists give 0")},
+      {"device_count", "2", "9", HasSubstr("layer_list[0].device_count: is 9, but the lists give 2")},
       {"moe_layer_count", "2", "3", HasSubstr("is not a list of moe_layer_count = 3 layers")},
   };
   for (const auto& [key, from, to, message] : changes) {

@@ -190,9 +190,9 @@ TEST(MegatronTrace, RefusesDamagedLinesByNumber) {
   expect_no_recording({
       {good + "{\"step\": 1", HasSubstr("f: line 3: byte ")},
       {good + "{\"step\": 1}", "f: line 3: rank: is missing"},
-      {good + line_of(0, 5, 0, 2, 1, "[[1]]"), shape + "[1, 1] is not [num_tokens, topk], [2, 1]"},
-      {good + line_of(0, 5, 0, 1, 2, "[[1]]"), shape + "[1, 1] is not [num_tokens, topk], [1, 2]"},
-      {good + line_of(0, 5, 0, -1, 1, "[]"), shape + "[0, 0] is not [num_tokens, topk], [-1, 1]"},
+      {good + line_of(0, 5, 0, 2, 1, "[[1]]"), shape + "[1, 1] is not [num_tokens, topk] = [2, 1]"},
+      {good + line_of(0, 5, 0, 1, 2, "[[1]]"), shape + "[1, 1] is not [num_tokens, topk] = [1, 2]"},
+      {good + line_of(0, 5, 0, -1, 1, "[]"), shape + "[0, 0] is not [num_tokens, topk] = [-1, 1]"},
       {good + line_of(0, 5, 0, 1, 1, "[[70000]]"),
        "f: line 3: top_indices: expert 70000 is outside -1..65535"},
       {good + line_of(0, 5, 0, 1, 1, "[[1]]"),

@@ -179,7 +179,7 @@ TEST_F(UltraEpTrace, IsRefusedByTheFileAndThePlace) {
   const std::vector<Record> one = {{0, 0, {1, 2, 3}}};
   const auto as_it_is = [](Metadata&) {};
   EXPECT_EQ(refusal(one, [](Metadata& metadata) { metadata["schema"] = "ultra_ep_trace_v2"; }),
-            R"(metadata: schema: is "ultra_ep_trace_v2"; "ultra_ep_trace_v1" is read)");
+            R"(metadata: schema: is "ultra_ep_trace_v2"; only "ultra_ep_trace_v1" is read)");
   EXPECT_EQ(refusal(one, [](Metadata& metadata) { metadata.erase("num_layers"); }),
             "metadata: num_layers: is missing");
   EXPECT_EQ(refusal(one, [](Metadata& metadata) { metadata["num_global_logical_experts"] = 4; }),

@@ -141,7 +141,7 @@ TEST(ModelConfig, ValuesThatNoModelHasAreRefused) {
            {"gemma-4-26b-a4b", R"({"layer_types": ["convolution"], "num_hidden_layers": 1})", "layer_types",
             "has 'convolution'; known: full_attention"},
            {"gemma-4-26b-a4b", R"({"per_layer_config": {"first": {}}})", "per_layer_config",
-            "has 'first', where objects by the number of a layer"},
+            "has 'first'; each key must be a layer number"},
            {"gemma-4-26b-a4b", R"({"per_layer_config": {"5": {}, "05": {}}})", "per_layer_config",
             "has layer 5 twice"},
            {"gemma-4-26b-a4b", R"({"per_layer_config": {"05": {"head_dim": 12}, "11": {"head_dim": 16}}})",
@@ -191,10 +191,10 @@ TEST(ModelConfig, WeightsThatNoRuleCountsAreNoted) {
   const auto notes = [](const char* name, const char* keys) { return read(config(name, keys)).notes; };
   EXPECT_THAT(notes("deepseek-v2", R"({"mlp_bias": true, "hidden_size_per_layer_input": 256})"),
               ElementsAre("mlp_bias is set, but the weights that it adds are not counted",
-                          HasSubstr("hidden_size_per_layer_input is there")));
+                          HasSubstr("hidden_size_per_layer_input is set")));
   EXPECT_THAT(notes("deepseek-v2", R"({"mlp_bias": false, "hidden_size_per_layer_input": 0})"),
               testing::IsEmpty());
-  EXPECT_THAT(notes("kimi-k2.5", "{}"), ElementsAre(HasSubstr("vision_config is there")));
+  EXPECT_THAT(notes("kimi-k2.5", "{}"), ElementsAre(HasSubstr("vision_config is set")));
 }
 
 }  // namespace

@@ -144,9 +144,9 @@ TEST(ModelLayers, WhatSaysNoLayersIsRefusedByItsKeys) {
        {"interleave_moe_layer_step", "moe_layers", "1,3,5"}},
       {{{"moe_layer_start_index", {1, 2}}}, {"number 1 of each list"}},
       {{{"moe_layer_start_index", std::vector<int>(9, 1)}}, {"9 kinds of experts"}},
-      {{{"num_layers", 7}, {"first_k_dense_replace", 1}}, {"num_layers: is 7, where num_hidden_layers is 6"}},
+      {{{"num_layers", 7}, {"first_k_dense_replace", 1}}, {"num_layers: is 7, but num_hidden_layers is 6"}},
       {{{"num_mtp_layers", 1}, {"num_nextn_predict_layers", 2}, {"first_k_dense_replace", 1}},
-       {"num_mtp_layers: is 1, where num_nextn_predict_layers is 2"}},
+       {"num_mtp_layers: is 1, but num_nextn_predict_layers is 2"}},
       // Lists that do not match the number of layers.
       {{{"moe_layer_freq", {0, 1, 1}}},
        {"moe_layer_freq: has entries for 3 layers", "but the model has 6; right would be 6"}},

@@ -48,7 +48,7 @@ TEST(PlaceProof, AGapThatWasAskedForCountsAsProvenAndEndsTheSearch) {
     const PlaceResult placed = place(profile, topology, options);
     EXPECT_TRUE(placed.proven_optimal);
     EXPECT_NE(placed.objective, placed.bound);
-    EXPECT_TRUE(has_note(placed, "within the gap of 0.999"));
+    EXPECT_TRUE(has_note(placed, "within the requested gap of 0.999"));
     EXPECT_LT(placed.solve_ms, 1000);
   }
 }

@@ -255,7 +255,8 @@ TEST(Place, FromAPlacementSaysHowManyCopiesTheMovesMadeAndHowManyMovesMakeAll) {
   int copies = 0;
   for (int layer = 0; layer < 3; ++layer) copies += num_homes(few.placement.layer(layer)) - 16;
   ASSERT_LT(copies, 12);
-  EXPECT_TRUE(few.missing_copies.starts_with(std::to_string(copies) + " of the 12 redundant experts that"))
+  EXPECT_TRUE(
+      few.missing_copies.starts_with("only " + std::to_string(copies) + " of the 12 requested redundant"))
       << few.missing_copies;
   EXPECT_EQ(few.notes.back(), few.missing_copies);
   options.max_moves = moves_for_all(few.missing_copies);

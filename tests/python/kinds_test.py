@@ -159,7 +159,7 @@ class Ids(KindsTest):
                 with self.subTest(where, name=name, key=key, experts=experts, dtype=dtype, fill=fill):
                     path = self.write(name, np.where(absent, fill, ids).astype(dtype), key)
                     loads = loads_of(np.where(absent, -1, ids), experts)
-                    self.assert_read(path, loads, note=f"id {fill} fills", **({} if key else OF_TRACE))
+                    self.assert_read(path, loads, note=f"id {fill} is read as padding", **({} if key else OF_TRACE))
 
     def test_a_filler_that_may_be_an_expert_is_asked_about(self):
         for where, absent in [

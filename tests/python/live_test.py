@@ -93,7 +93,9 @@ class Moves(LiveTest):
             weight = popularity(1) * noise.normal(1, 1e-3, (LAYERS, EXPERTS))
             ours, line = self.logged(rank.rebalance, weight)
             np.testing.assert_array_equal(ours, live)
-            self.assertRegex(line, r"^evenkeel: nothing moves, .* in reach, and EVENKEEL_LEAST_GAIN is 0\.\d+$")
+            self.assertRegex(
+                line, r"^evenkeel: nothing moves, .*; the best map found has .*, but EVENKEEL_LEAST_GAIN is 0\.\d+$"
+            )
 
     def test_the_line_says_what_the_maps_say(self):
         windows = [popularity(seed) for seed in (1, 2, 3)]

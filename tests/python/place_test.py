@@ -77,7 +77,7 @@ class Place(PackageTest):
         with self.assertWarnsRegex(UserWarning, note):
             alone.save(path, format="vllm", model=config)
         self.assertEqual(ek.Placement.load(path, num_ranks=2), placed)
-        with self.assertWarnsRegex(UserWarning, "its first 2 are assumed to be layers 1-2"):
+        with self.assertWarnsRegex(UserWarning, "first 2 are assumed to be layers 1-2"):
             alone.save(path, format="vllm")
 
     def test_files_without_names_are_said_as_to_a_profile(self):

@@ -119,7 +119,7 @@ class Placements(PackageTest):
             ([[[0], []]], None, "homes of expert 1: has no rank"),
             ([[[0, 0]]], None, "rank 0 twice"),
             ([[0, 5]], 2, "rank 5 does not exist; allowed: 0..1"),
-            ([[0, -1]], None, "no rank -1"),
+            ([[0, -1]], None, "rank -1 does not exist"),
             ([], 2, "no layer"),
             ([[0, 1], [0]], None, "unequal lengths"),
             ([[0.5, 1]], None, "0.5 is not a whole number"),

@@ -91,7 +91,7 @@ class Plan(PackageTest):
             ({"backward": 1}, "backward: is a int"),
             ({"topology": bare}, "topology: the topology does not describe its links"),
             ({"ranks": 8}, "ranks: 8, but 2x8xh100 has 16"),
-            ({"placement": ek.Placement.contiguous(1, 8, 8)}, "topology: has 16 ranks; allowed: one of 8 ranks"),
+            ({"placement": ek.Placement.contiguous(1, 8, 8)}, "topology: has 16 ranks; allowed: a topology of 8 ranks"),
         ]:
             with self.subTest(message=message):
                 self.assert_raises(ek.InvalidArgument, message, ek.plan, [160] * 8, **(options | changed))

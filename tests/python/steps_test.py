@@ -116,7 +116,7 @@ class OfSglang(PackageTest):
         bare = [{"global_physical_count": record["global_physical_count"]} for record in numbered]
         self.assert_steps(self.save("bare.pt", bare), counts)
         for records, message in [
-            ([*numbered, numbered[0]], "records[3]: is forward pass 10 of rank 0, as "),
+            ([*numbered, numbered[0]], "records[3]: is forward pass 10 of rank 0, but so is "),
             ([*numbered, bare[0]], "records[3].forward_pass_id: is missing here and there in"),
         ]:
             path = self.save("again.pt", records)

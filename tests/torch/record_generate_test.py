@@ -352,7 +352,7 @@ class ThreadsAndOtherCalls(RecordTest):
         model, options = generating()
         bound = model.generate
         for module, message, call in (
-            (model.model, "runs Qwen3MoeModel; record that Qwen3MoeForCausalLM", bound),
+            (model.model, "runs the recorded Qwen3MoeModel; record the Qwen3MoeForCausalLM", bound),
             (model, "is not followed; call model.generate()", bound),
             (model, "is not followed; call model.generate()", lambda **given: type(model).generate(model, **given)),
         ):

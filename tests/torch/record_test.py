@@ -214,7 +214,13 @@ class WhatIsRefused(RecordTest):
             ek.Unsupported, "expert id 4 of token 0 is outside 0..3", Fixed(Bare()), torch.tensor([[4]])
         )
         self.assert_refused(ek.Unsupported, "runs several times", Fixed(*[Bare()] * 2), one, one)
-        self.assert_refused(ek.Unsupported, "for [1, 1] tokens", Fixed(Bare(), Bare()), one, torch.tensor([[0], [1]]))
+        self.assert_refused(
+            ek.Unsupported,
+            "layers.0 has ids of shape [1, 1], but layers.1 of [2, 1]",
+            Fixed(Bare(), Bare()),
+            one,
+            torch.tensor([[0], [1]]),
+        )
 
     def test_experts_of_some_forwards_only(self):
         one = torch.tensor([[0]])

@@ -54,7 +54,8 @@ def _adapt_gathered(experts: nn.Module, mesh: DeviceMesh, around: Sequence[Any])
     def gather(*_: object) -> None:
         before.append({name: experts._parameters[name] for name in names})
         if any(parameter.requires_grad for parameter in before[-1].values()):
-            raise invalid("model", "trains parameters of experts and their adapters", "to freeze these parameters")
+            why = "trains experts' own parameters beside their adapters"
+            raise invalid("model", why, "to freeze the experts' own parameters")
         if isinstance(experts, FSDPModule):
             experts.unshard()
         for name in names:

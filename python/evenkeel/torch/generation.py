@@ -257,4 +257,6 @@ def require_no_other_generate(model: torch.nn.Module) -> None:
             )
         if any(module is model for module in caller.modules()):
             kind = type(caller).__name__
-            raise unsupported(f"generate() of {kind} runs {type(model).__name__}; record that {kind}")
+            raise unsupported(
+                f"generate() of a {kind} runs the recorded {type(model).__name__}; record the {kind} instead"
+            )

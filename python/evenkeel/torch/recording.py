@@ -294,7 +294,7 @@ def _stacked(experts: list[Experts], choices: list[torch.Tensor]) -> torch.Tenso
     for each, one in zip(experts, flat, strict=True):
         if one.shape != flat[0].shape:
             raise unsupported(
-                f"{experts[0].name} chose ids {list(flat[0].shape)}, but {each.name} ids {list(one.shape)}"
+                f"{experts[0].name} has ids of shape {list(flat[0].shape)}, but {each.name} of {list(one.shape)}"
             )
     device = flat[0].device
     return torch.stack([each.to(device) for each in flat], dim=1).cpu()

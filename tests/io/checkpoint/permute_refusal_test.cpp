@@ -197,7 +197,7 @@ TEST_F(Refusal, OfPatternsThatMayPickSomeExpertsNamesThePattern) {
   for (const char* pattern : {R"(re:.*mlp\\.experts\\.[0-3]\\..*)", R"(re:.*experts\\.(0|1)\\..*)",
                               "*experts.[0-3]*", R"(re:.*experts[.]?[3]\\.up_proj)", R"(re:.*experts.{1}3)"})
     expect_configs_refused<Unsupported>(
-        {{config(pattern), HasSubstr("may pick out some experts of a layer")}});
+        {{config(pattern), HasSubstr("may match only some experts of a layer")}});
   expect_configs_refused<Unsupported>({{config(R"(re:.*mlp\\.experts\\.3\\..*)"),
                                         HasSubstr("names one expert, but expert 0 has no such entry")}});
   for (const char* pattern :

@@ -236,8 +236,8 @@ TEST(LiveRebalancing, SaysWhyItPlacesInFull) {
   };
   EXPECT_EQ(why({1, 0, 2, 3, 0, 1}), "");
   EXPECT_EQ(why({}), "no map is in use yet");
-  EXPECT_EQ(why({0, 1, 0, 2, 3, 1}), "in layer 0 rank 0 holds expert 0 twice");
-  EXPECT_EQ(why({0, 1, 2, 0, 1, 2}), "in layer 0 no rank holds expert 3");
+  EXPECT_EQ(why({0, 1, 0, 2, 3, 1}), "in layer 0 of the map in use, rank 0 holds expert 0 twice");
+  EXPECT_EQ(why({0, 1, 2, 0, 1, 2}), "in layer 0 of the map in use, no rank holds expert 3");
   model.nodes = model.groups = 2;
   model.slots_of_rank = 2;
   model.live = {0, 2, 1, 3};
