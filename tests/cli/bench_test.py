@@ -66,7 +66,9 @@ class Bench(CommandTest):
         self.assertFalse([name for name in names if ":4" in name or ":16" in name])
         for text in ["0.3:4", "concentrated:0.95:16"]:
             words = ["bench", *few, "--scenarios", text]
-            self.assert_refused(words, 2, "InvalidArgument", "--scenarios: no scenario of 4 experts", text)
+            self.assert_refused(
+                words, 2, "InvalidArgument", "--scenarios: with 4 experts, no scenario name contains", text
+            )
 
     def test_a_curve_has_the_planner_and_ep_in_every_budget(self):
         words = [*CURVE, "--over-budget", "100%,60%,0.5%,16MiB"]

@@ -484,7 +484,8 @@ class Refusals(CompareTest):
         rows = "layers without numbers of 8 experts"
         self.refused([*self.here, "two.npz"], f"TRACE: two.npz has 2 {rows}, but t.npz has 3 {rows}; allowed: {like}")
         self.refused([*self.here, "one.npz"], "recordings: one.npz has 3 layers of 8 experts, 1 a token, but t.npz has "
-                     f"3 layers of 8 experts, 2 a token; allowed: {like[:-12]}, experts and top-k", 4)  # fmt: skip
+                     f"3 layers of 8 experts, 2 a token; allowed: recordings with equal numbers of layers, "
+                     "experts and experts a token", 4)  # fmt: skip
         self.refused([*self.here, "--place-from", "two.npz"],
                      f"--place-from: two.npz has 2 {rows}; allowed: 3 {rows}, as t.npz has")  # fmt: skip
         error = self.assert_refused(["compare", *self.here, "--place-from", "wide.npz"], 2, "InvalidArgument")
@@ -529,7 +530,9 @@ class Refusals(CompareTest):
         trace = self.here[0]
         for value in [0, -4, 10**9, "many"]:
             self.refused([trace, "--ranks", value], f"--ranks: '{value}'; allowed: a whole number in 1..65536")
-        self.refused([trace], "--ranks: is missing, and so is --topology; allowed: the number of ranks")
+        self.refused(
+            [trace], "--ranks: is missing, and so is --topology; allowed: the number of ranks, or --topology instead"
+        )
         for link, value in [("within", 0), ("within", 1e300), ("across", -1)]:
             self.write("bad.json", TOPOLOGY | {link: {"gigabytes_per_s": value}})
             self.refused([trace, "--topology", "bad.json"],

@@ -47,7 +47,7 @@ class Layers(CommandTest):
         self.write("config.json", config | {"num_nextn_predict_layers": 1})
         for server, name in [("sglang", "s.json"), ("trtllm", "t.yaml")]:
             to_server = [*words, "--format", server, "-o", name]
-            self.assert_refused(to_server, 2, "InvalidArgument", "--moe-layers", "it is not known which", "config.json")
+            self.assert_refused(to_server, 2, "InvalidArgument", "--moe-layers", "must know which", "config.json")
             self.assertFalse((self.folder / name).exists())
             self.assertEqual(self.json(*to_server, "--moe-layers", "1-3")["layers"], [1, 2, 3])
             for model in ("config.json", "."):
@@ -64,7 +64,7 @@ class Layers(CommandTest):
         self.write("config.json", {"num_hidden_layers": 5, "first_k_dense_replace": 2, "n_routed_experts": 64})
         self.assert_refused(words, 2, "InvalidArgument", "--model", "64 experts", "8")
         self.write("config.json", {"num_hidden_layers": 5, "first_k_dense_replace": 1, "n_routed_experts": EXPERTS})
-        parts = ["--model", "layers 1-4", "3 layers without numbers", "or beside it --moe-layers"]
+        parts = ["--model", "layers 1-4", "3 layers without numbers", "also --moe-layers (layers=) with those layers"]
         self.assert_refused(words, 2, "InvalidArgument", *parts)
         # With the model, --moe-layers says which of its layers the rows are.
         self.assertEqual(self.json(*words, "--moe-layers", "2-4")["layer_numbers"], [2, 3, 4])

@@ -117,7 +117,7 @@ class Permute(CommandTest):
         self.assert_refused(self.WORDS, 2, "InvalidArgument", "output: ", "out is not empty")
         write_placement(self.folder / "placement.json", 2)
         words = [*self.WORDS[:-1], "other"]
-        self.assert_refused(words, 2, "InvalidArgument", "--placement: 2 layers", "3 MoE layers (0-2)")
+        self.assert_refused(words, 2, "InvalidArgument", "--placement: has 2 layers", "3 MoE layers (0-2)")
         self.assert_refused(["permute", "nowhere", *words[2:]], 3, "ParseError", "nowhere: is not a folder")
         self.assertFalse((self.folder / "other").exists())
 

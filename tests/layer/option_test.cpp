@@ -281,7 +281,7 @@ TEST(MoeLayerBackward, RefusesGradientsOfAnotherShape) {
         says);
   };
   expect([](MoeGradients&, auto&) {}, {"grad_output"}, 8);
-  expect([](MoeGradients&, auto& experts) { experts.resize(1); }, {"of 1 experts"});
+  expect([](MoeGradients&, auto& experts) { experts.resize(1); }, {"gradients: 1 experts; allowed: the 2"});
   expect([](MoeGradients& of, auto&) { of.router_weights = of.router_weights.first(5); },
          {"gradient of router weights", "5 numbers"});
   for (const auto tensor : {&ExpertGradients::gate_up, &ExpertGradients::down})
@@ -292,7 +292,7 @@ TEST(MoeLayerBackward, RefusesGradientsOfAnotherShape) {
 TEST(MoeLayerBackward, IsRefusedByALayerThatWasMadeWithoutIt) {
   MoeOptions options;
   options.with_backward = false;
-  expect_refused([](RankLayer& rank) { rank.backward(rank.forward()); }, {"made without it", "with_backward"},
+  expect_refused([](RankLayer& rank) { rank.backward(rank.forward()); }, {"made without backward", "with_backward"},
                  options);
 }
 

@@ -198,7 +198,7 @@ class TransformersTest(unittest.TestCase):
         alone, stock = ours | {"ep_size": 1}, ours | {"ep_implementation": "all_to_all"}
         for loads, said in (
             ([alone, alone], "loaded with ep_size=1, ep_implementation='evenkeel'; evenkeel needs an ep_size above 1"),
-            ([stock], "loaded with ep_size=2, ep_implementation='all_to_all'; ours"),
+            ([stock], "loaded with ep_size=2, ep_implementation='all_to_all'; evenkeel"),
             ([{}], "Qwen3MoeForCausalLM runs without evenkeel, though .* loaded with no distributed_config"),
         ):
             for each in run_ranks(2, heard, self.qwen, loads):

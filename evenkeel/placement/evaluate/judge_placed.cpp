@@ -30,8 +30,7 @@ JudgedPlacing judge_placed(const NamedPlacement& before, NamedPlacement after,
 
 std::string note_of_one_recording(std::size_t num_own, std::size_t num_others) {
   if (num_own > 1 || num_others > 0) return "";
-  return "made from one recording: the balance on other traffic is not known; place for more recordings, or "
-         "judge the placement on others";
+  return "made from one recording: balance on other traffic is unknown; give more, or judge on others";
 }
 
 }  // namespace evenkeel
