@@ -16,11 +16,16 @@ namespace {
 // Throws InvalidArgument if a tensor of the expert is null. `what` is "weights" or "gradients".
 template <class Tensors>
 void require_whole(const Tensors& tensors, std::string_view what, ExpertId expert, bool biases) {
-  const bool whole = tensors.gate_up != nullptr && tensors.down != nullptr &&
-                     (!biases || (tensors.gate_up_bias != nullptr && tensors.down_bias != nullptr));
-  if (!whole)
-    throw InvalidArgument(fmt::format("{} of expert {}", what, expert.value()), "a tensor is missing",
-                          biases ? "gate_up, down and both biases" : "gate_up and down");
+  const auto require = [&](bool is_there, const char* tensor) {
+    if (!is_there)
+      throw InvalidArgument(fmt::format("{} of expert {}", what, expert.value()),
+                            fmt::format("{} is missing", tensor),
+                            biases ? "gate_up, down and both biases" : "gate_up and down");
+  };
+  require(tensors.gate_up != nullptr, "gate_up");
+  require(tensors.down != nullptr, "down");
+  require(!biases || tensors.gate_up_bias != nullptr, "gate_up_bias");
+  require(!biases || tensors.down_bias != nullptr, "down_bias");
 }
 
 }  // namespace
@@ -154,8 +159,8 @@ void MoeLayer::require_input(ConstRows hidden, const TopK& top_k, ConstRows outp
                           fmt::format("{} tokens, k = {}, {} experts, {} weights", top_k.tokens, top_k.k,
                                       top_k.experts.size(), top_k.weights.size()),
                           fmt::format("k = {}, and tokens * k experts and weights", k));
-  if (choices > 0 && (top_k.experts.data() == nullptr || top_k.weights.data() == nullptr))
-    throw InvalidArgument("top_k", "is null");
+  if (choices > 0 && top_k.experts.data() == nullptr) throw InvalidArgument("top_k.experts", "is null");
+  if (choices > 0 && top_k.weights.data() == nullptr) throw InvalidArgument("top_k.weights", "is null");
   require_rows("hidden", hidden, top_k.tokens);
   require_rows("output", output, top_k.tokens);
 }

@@ -66,10 +66,11 @@ RoutingProfile::RoutingProfile(int num_layers, int num_experts, std::vector<std:
   const std::size_t cells = static_cast<std::size_t>(num_layers) * static_cast<std::size_t>(num_experts);
   const std::size_t pairs = transitions_size(num_layers, num_experts);
   if (loads_.size() != cells)
-    throw InvalidArgument("loads", fmt::format("{} numbers", loads_.size()), fmt::format("{}", cells));
+    throw InvalidArgument("loads", fmt::format("{} numbers", loads_.size()),
+                          fmt::format("{} layers x {} experts", num_layers, num_experts));
   if (!transitions_.empty() && transitions_.size() != pairs)
     throw InvalidArgument("transitions", fmt::format("{} numbers", transitions_.size()),
-                          fmt::format("{}, or none", pairs));
+                          fmt::format("{}, (layers - 1) x experts x experts, or none", pairs));
   has_transitions_ = transitions_.size() == pairs;
   total_load_ = total_of(loads_, "loads");
   total_transitions_ = total_of(transitions_, "transitions");
