@@ -144,7 +144,7 @@ def on_hosts(mbit: float, step: list[object], options: list[object]) -> Any:
 
 
 def rows_over_link(ids: np.ndarray[Any, Any], tokens: int) -> int:
-    """Under plain EP: counts a token's row once if any of its experts is on the other host."""
+    """The rows that cross the link under plain EP: a token's row, once, if any of its experts is on the other host."""
     host_of_expert = np.arange(EXPERTS) * HOSTS // EXPERTS
     host_of_token = np.arange(len(ids)) // tokens // PER_HOST
     return int((host_of_expert[ids] != host_of_token[:, None]).any(axis=1).sum())

@@ -144,8 +144,8 @@ class ExcessMatcher {
     const std::int32_t piece = all_.lesser(all_.rest[slot], wanted);
     return all_.is_small(wanted - piece) ? wanted - all_.small : piece;
   }
-  // The piece goes to the rank with the most spare capacity. Where that rank gets something from the sender
-  // already, it goes to another one if one suits.
+  // The piece goes to the rank with the most spare capacity. If that rank already gets something from the
+  // sender, the piece goes to another suitable rank, if there is one.
   EVENKEEL_HOST_DEVICE Flow split(const Pair& pair) const {
     const int slot = all_.best_slot(pair.from, [&](int s) {
       const std::int32_t piece = piece_of(s, pair.amount);
