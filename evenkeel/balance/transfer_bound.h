@@ -1,7 +1,7 @@
 // A lower bound on the weight transfers of any plan that keeps every rank at or below a given load.
 //
-// Problem     Given homes, loads and a worst rank load W, find a number of transfers that every plan with
-//             ranks at most W needs.
+// Problem     Given homes, loads and a worst rank load W, find a number of transfers that every plan with rank
+//             loads of at most W needs.
 // Method      The largest of three counts. A rank's balance is its home load - W.
 //             Groups     Ranks joined by transfers keep their work among them, so the balances of such a
 //                        group sum to at most 0. n ranks in G groups take at least n - G transfers. G is the
