@@ -1,6 +1,6 @@
 // The cost of messages between thread ranks, beside a plain memcpy of the same bytes. Reports, for one
-// operation, the wall time and the CPU time of one rank (mean over ranks). Critical paths are made of such CPU
-// times.
+// operation, the wall time and the CPU time of one rank (mean over ranks). Critical paths are made of such
+// CPU times.
 #include <benchmark/benchmark.h>
 
 #include <atomic>

@@ -3,9 +3,9 @@
     PYTHONPATH=build/release/python EVENKEEL_PEERS=FOLDERS python3 benchmarks/eplb_peers.py [--rounds 15] [--seed 1]
 
 Times rebalance_experts of evenkeel and of each program found, one after the other on the same loads. The same few lines
-of code judge all maps. A peer's file is looked for in the folders of EVENKEEL_PEERS (separated by ':'; an unpacked wheel
-works) and in Python's path. The file runs unchanged, without the package around it. deepseek-ai's eplb.py is looked for
-in the same folders and where EVENKEEL_EPLB says. Needs torch and numpy.
+of code judge all maps. A peer's file is looked for in the folders of EVENKEEL_PEERS (separated by ':'; an unpacked
+wheel works) and in Python's path. The file runs unchanged, without the package around it. deepseek-ai's eplb.py is
+looked for in the same folders and where EVENKEEL_EPLB says. Needs torch and numpy.
 
 Loads are lognormal with sigma 1, about a million assignments a layer. Times are CPU seconds of the process, with torch
 on one thread. In each round, every peer's call runs between two calls of evenkeel. A ratio is the peer's time over the

@@ -1,6 +1,7 @@
 // How far the simulator's seconds differ from those of thread ranks on this machine.
 //
-// Machine    measured by calibrate() with the same layer before each scenario; nothing is fitted to the steps.
+// Machine    measured by calibrate() with the same layer before each scenario; nothing is fitted to the
+//            steps.
 // Measured   the critical path of the LLEP paper's scenarios under ep, least-loaded and level.
 // Predicted  the same steps replayed: the slowest rank's seconds of each phase, summed. Like the measured
 //            figure, it gives no credit for overlap.

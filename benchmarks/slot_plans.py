@@ -3,7 +3,7 @@
 usage: PYTHONPATH=build/release/python python3 benchmarks/slot_plans.py
 
 Runs as one of P ranks, with E experts, 4,096 tokens a rank and top-8. Routing is random; a share of it is to 4 experts.
-Medians of 400.
+Times are medians of 400 runs.
 """
 
 import time

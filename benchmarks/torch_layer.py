@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python -m torch.distributed.run --nproc-per-node 2 benchmarks/torch_layer.py
 
 32 experts top-4, 768 x 768, 2048 tokens a rank, f32, one thread a rank; Qwen3-MoE's experts as grouped products.
-Routing is balanced, or has 95 % of the assignments in expert 0. Steps of the three variants alternate; times are medians
-of --repeats steps after a first one. The bytes are those that the layer's operations allocate and hold in forward and
-backward, without inputs and weights. They are counted in separate passes, since counting takes time.
+Routing is balanced, or has 95 % of the assignments in expert 0. Steps of the three variants alternate; times are
+medians of --repeats steps after a first one. The bytes are those that the layer's operations allocate and hold in
+forward and backward, without inputs and weights. They are counted in separate passes, since counting takes time.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ struct ModelCase {
   std::int64_t tokens = 0;  // for each rank
 };
 
-// Expert ids of one rank's tokens: the fraction `share` goes to the first `hot` experts, the rest to the others.
+// Expert ids of one rank's tokens: the fraction `share` goes to the first `hot` experts, the rest to the
+// others.
 std::vector<std::int32_t> concentrated_ids(std::mt19937_64& random, const ModelCase& model, double share,
                                            int hot);
 

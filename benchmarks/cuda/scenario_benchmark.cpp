@@ -1,7 +1,7 @@
 // LLEP's scenarios at its models' shapes, on one GPU. The ranks' work runs in turn and is timed by events. A
 // step takes as long as its slowest rank, with the bytes it sends and receives over a link of *modelled*
-// speed. Covers the forward pass; level also runs in a tenth of plain ep's bytes. OUT.json also has the figures
-// that LLEP's authors published (arXiv 2601.17111).
+// speed. Covers the forward pass; level also runs in a tenth of plain ep's bytes. OUT.json also has the
+// figures that LLEP's authors published (arXiv 2601.17111).
 //
 // usage: scenario_cuda_benchmark OUT.json [MODEL...]
 #include <fmt/format.h>

@@ -18,8 +18,8 @@ struct Row {
   std::int64_t ep_peak = 0;  // the worst rank's peak without a budget
   std::int64_t least_budget = 0;
   std::int64_t free_transfers = 0;  // transfers of the planner's plan without a budget
-  // The reference is joint; the candidates are spill and chunks. Empty if the budget is below the least possible
-  // one. A candidate whose step is exactly joint's gets joint's measurement.
+  // The reference is joint; the candidates are spill and chunks. Empty if the budget is below the least
+  // possible one. A candidate whose step is exactly joint's gets joint's measurement.
   std::optional<Figures> figures;
   bool is_spill = false;
   bool is_chunks = false;

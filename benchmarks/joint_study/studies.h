@@ -26,8 +26,8 @@ struct Report {
 //   spill    the planner's plan wherever it fits, in as many chunks as it then needs
 //   chunks   plain ep
 //
-// Studies the set-up's first planner, with the costs of its budget. A budget given as a share refers to plain
-// ep's worst peak without a budget.
+// Studies the set-up's first planner, with the costs of the set-up's budget. A budget given as a share is a
+// share of plain ep's worst peak without a budget.
 Report in_budgets(const StudySetup& setup, const std::vector<std::string>& scenarios,
                   const std::vector<RequestedBudget>& budgets, const NamedProgress& progress);
 

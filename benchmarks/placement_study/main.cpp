@@ -5,7 +5,8 @@
 //   placement_study domains TRACE NAME...     cuts equal parts, one for each name; places from every part,
 //                                             judges on every part
 //   placement_study steps TRACE...            places from every trace, judges on every trace
-//   placement_study recordings TRACE PARTS [DROP]   cuts equal parts; places from one of them, from the sum of
+//   placement_study recordings TRACE PARTS [DROP]   cuts equal parts; places from one of them, from the sum
+//   of
 //                                                   several, or from several at once
 #include <fmt/format.h>
 

@@ -26,8 +26,8 @@ struct Rows {
   operator ConstRows() const { return {data, rows, columns, type}; }  // NOLINT: a view of the same rows
 };
 
-// Rows numbered as one table but stored in two memories. Row own_begin + i, for each i in own_index, is row
-// own_index[i] of the caller's table `own`. All other rows are one after another in `rest`.
+// Rows numbered as one table but stored in two memories. Row own_begin + i is row own_index[i] of the
+// caller's table `own`, for every index i of own_index. All other rows are one after another in `rest`.
 template <class Element>
 struct SplitTable {
   Element* own = nullptr;

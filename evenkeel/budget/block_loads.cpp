@@ -195,9 +195,10 @@ PlanExperts BlockLoads::experts() const {
   return experts;
 }
 
-// Of::any_part bounds every part of the blocks. In a part, a rank's share of a split expert may be smaller than
-// the rank's own assignments to that expert, so that more of these go elsewhere. Also, fewer of the tokens that
-// chose the expert twice may stay. The sum of positions here and elsewhere is at most that of all these blocks.
+// Of::any_part bounds every part of the blocks. In a part, a rank's share of a split expert may be smaller
+// than the rank's own assignments to that expert, so that more of these go elsewhere. Also, fewer of the
+// tokens that chose the expert twice may stay. The sum of positions here and elsewhere is at most that of all
+// these blocks.
 ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
   const Sums& from = sums(begin)[rank.offset()];
   const Sums& to = sums(end)[rank.offset()];

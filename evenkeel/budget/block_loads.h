@@ -7,9 +7,9 @@
 //          table alone and serve any number of plans. A plan then corrects them for the few experts that it
 //          places otherwise. Each sum is computed on first use, because cutting chunks needs few of the many
 //          block boundaries.
-// Cost     For each block boundary that is used: O(P^2) for each table; and for each plan, O(P) for each expert
-//          that the plan splits or that has several homes. A query takes O(split experts). Reuses its memory.
-//          For one thread.
+// Cost     For each block boundary that is used: O(P^2) for each table; and for each plan, O(P) for each
+//          expert that the plan splits or that has several homes. A query takes O(split experts). Reuses its
+//          memory. For one thread.
 #pragma once
 
 #include <cstdint>

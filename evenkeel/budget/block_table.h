@@ -44,8 +44,8 @@ class BlockTable {
     return piece(rank, block, experts_, experts_);
   }
   // The same for each other rank: visitors() counts the tokens that chose an expert at home there.
-  // home_assignments() and home_choosers() are the sums of assignments() and choosers() over the experts whose
-  // only home is that rank.
+  // home_assignments() and home_choosers() are the sums of assignments() and choosers() over the experts
+  // whose only home is that rank.
   std::span<std::int32_t> visitors(RankId rank, int block) const {
     return piece(rank, block, 2 * experts_, ranks_);
   }

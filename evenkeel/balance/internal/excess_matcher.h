@@ -149,8 +149,9 @@ class ExcessMatcher : private MatchState {
     return from && try_flow(*from, to, excess(*from));
   }
 
-  // For the case that no single slot closes either side. The slot that can give the most gives it, if possible
-  // to a rank that gets nothing from `from` yet. What remains to be moved stays large enough for a move.
+  // For the case that no single slot closes either side. The slot that can give the most gives it, if
+  // possible to a rank that gets nothing from `from` yet. What remains to be moved stays large enough for a
+  // move.
   bool split(RankId from, RankId to) {
     const std::int64_t wanted = std::min(excess(from), spare(to));
     std::optional<SlotId> best;

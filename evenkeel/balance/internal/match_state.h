@@ -164,8 +164,8 @@ class MatchState {
 
   explicit MatchState(std::size_t many_ranks) : many_ranks_(many_ranks) {}
 
-  // An upper bound on the number of moves. A move uses up a slot, closes a rank's balance, or changes the sign of
-  // a balance; the last two happen to a rank only a few times.
+  // An upper bound on the number of moves. A move uses up a slot, closes a rank's balance, or changes the
+  // sign of a balance; the last two happen to a rank only a few times.
   static constexpr std::size_t most_moves(std::size_t slots, std::size_t ranks) { return slots + 8 * ranks; }
 
   void reserve(std::size_t slots, std::size_t ranks) {
@@ -332,8 +332,8 @@ class MatchState {
     return number<kind>(r) > 0;
   }
 
-  // Scans the open ranks; a rank that is better than the best so far replaces it. Returns the best rank; `best`
-  // becomes its number.
+  // Scans the open ranks; a rank that is better than the best so far replaces it. Returns the best rank;
+  // `best` becomes its number.
   template <Kind kind, class IsBetter>
   std::optional<RankId> last_that(const IsBetter& is_better, std::int64_t& best) const {
     constexpr RankId kNone(-1);

@@ -1,8 +1,8 @@
 // ExcessMatcher (balance/internal/excess_matcher.h) on lanes: the same moves in the same order.
 //
-// Method  Plain steps are taken in registers. For any other step, each scan over ranks, slots or moves is one
-//         search over lanes. A step is first found and then carried out in one place, so that the loop is
-//         small.
+// Method  Plain steps (plain_steps.h) are taken in registers. For any other step, each scan over ranks, slots
+//         or moves is one search over lanes. A step is first found and then carried out in one place, so that
+//         the loop is small.
 // Cost    A step that is not plain takes about twenty accesses of shared memory one after the other, for any
 //         P up to 64.
 #pragma once

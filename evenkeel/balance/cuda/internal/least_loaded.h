@@ -16,8 +16,8 @@ namespace evenkeel::cuda {
 template <class Lanes>
 class LeastLoaded {
  public:
-  // On entry buffers.committed holds base loads and home loads, and buffers.kept the shares of slots. On return
-  // buffers.kept holds what stays on each slot.
+  // On entry buffers.committed holds base loads and home loads, and buffers.kept the shares of slots. On
+  // return buffers.kept holds what stays on each slot.
   EVENKEEL_HOST_DEVICE LeastLoaded(const Lanes& lanes, PlannerBuffers& buffers, std::int32_t capacity,
                                    std::int32_t min_segment)
       : lanes_(lanes),

@@ -1,7 +1,7 @@
 // Writes a step plan (segments, transfers, rank loads) from what stays on slots and what moves.
 //
-// Method  The positions of a move's segment and transfer in the plan follow from the moves before it. For each
-//         move, several lanes count these. Nothing is read back from the plan.
+// Method  The positions of a move's segment and transfer in the plan follow from the moves before it. For
+//         each move, several lanes count these. Nothing is read back from the plan.
 // Cost    O((E + P + S + M^2) / lanes) for M moves.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace evenkeel::cuda {
 
-// The order of segments in a plan. Least-loaded takes experts by load, and writes the moves of each copy after
-// that copy. Level takes experts by id, and writes all copies of an expert before its moves.
+// The order of segments in a plan. Least-loaded takes experts by load, and writes the moves of each copy
+// after that copy. Level takes experts by id, and writes all copies of an expert before its moves.
 enum class GivingOrder { by_copy, copies_first };
 
 // A planner's decision: the assignments that stay on slots, and the moves.
@@ -190,9 +190,9 @@ class PlanWriter {
   const Array loads_;      // [P]
   const Array borrowed_;   // [P]
   const Array transfers_;  // [1]
-  // One entry for each move. owner_: its expert, -1 for none. ahead_, start_: the number of segments of the same
-  // expert's earlier moves, and their assignments. is_none_: above 0 if the move is no transfer. place_: the
-  // number of transfers before the move's.
+  // One entry for each move. owner_: its expert, -1 for none. ahead_, start_: the number of segments of the
+  // same expert's earlier moves, and their assignments. is_none_: above 0 if the move is no transfer. place_:
+  // the number of transfers before the move's.
   const Array owner_;
   const Array ahead_;
   const Array start_;
