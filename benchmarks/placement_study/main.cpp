@@ -6,8 +6,7 @@
 //                                             judges on every part
 //   placement_study steps TRACE...            places from every trace, judges on every trace
 //   placement_study recordings TRACE PARTS [DROP]   cuts equal parts; places from one of them, from the sum
-//   of
-//                                                   several, or from several at once
+//                                                   of several, or from several at once
 #include <fmt/format.h>
 
 #include <cmath>

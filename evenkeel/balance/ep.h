@@ -1,6 +1,6 @@
 // Plain expert parallelism: every expert is computed at home.
 //
-// Problem     The plan without any balancing, with which other plans are compared, and which replaces them.
+// Problem     The plan without any balancing: other planners are compared with it and fall back on it.
 // Method      One segment for each copy of an expert. The expert's assignments are divided evenly over its
 //             copies; if a remainder is left, the first copies take one more.
 // Cost        O(E P') for P' homes an expert; no allocation after the first call of a shape.

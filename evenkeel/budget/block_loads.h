@@ -89,7 +89,7 @@ class BlockLoads {
     std::int64_t own_choosers = 0;    // its own part of whole_choosers
     std::int64_t visitors = 0;        // tokens of all ranks that chose an expert at home here
     std::int64_t own_visitors = 0;    // its own part of visitors
-    std::int64_t leavers = 0;  // its own tokens, once for each other rank of whose experts they chose one
+    std::int64_t leavers = 0;  // its own tokens, once for each other rank whose native experts they chose
 
     // Adds (`times` 1) or removes (`times` -1) an expert here. `all` are all ranks' choices of it, `own` this
     // rank's.

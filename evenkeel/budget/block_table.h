@@ -43,9 +43,9 @@ class BlockTable {
   std::span<std::int32_t> choosers(RankId rank, int block) const {
     return piece(rank, block, experts_, experts_);
   }
-  // The same for each other rank: visitors() counts the tokens that chose an expert at home there.
-  // home_assignments() and home_choosers() are the sums of assignments() and choosers() over the experts
-  // whose only home is that rank.
+  // Over the same tokens, for each home rank: visitors() counts the tokens that chose an expert at home
+  // there. home_assignments() and home_choosers() are the sums of assignments() and choosers() over the
+  // experts whose only home is that rank.
   std::span<std::int32_t> visitors(RankId rank, int block) const {
     return piece(rank, block, 2 * experts_, ranks_);
   }

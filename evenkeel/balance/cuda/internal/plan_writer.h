@@ -190,9 +190,9 @@ class PlanWriter {
   const Array loads_;      // [P]
   const Array borrowed_;   // [P]
   const Array transfers_;  // [1]
-  // One entry for each move. owner_: its expert, -1 for none. ahead_, start_: the number of segments of the
-  // same expert's earlier moves, and their assignments. is_none_: above 0 if the move is no transfer. place_:
-  // the number of transfers before the move's.
+  // One entry for each move. owner_: its expert, -1 for none. ahead_, start_: the number of the expert's
+  // moves whose segments come before this move's, and their assignments. is_none_: above 0 if the move is no
+  // transfer. place_: the number of transfers before this move's.
   const Array owner_;
   const Array ahead_;
   const Array start_;
