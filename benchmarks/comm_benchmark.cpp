@@ -1,5 +1,6 @@
-// The cost of messages between thread ranks, beside a plain memcpy of the same bytes. Reports the CPU time of
-// one rank for one operation (mean over ranks), of which critical paths are made, and the wall time.
+// The cost of messages between thread ranks, beside a plain memcpy of the same bytes. Reports, for one
+// operation, the wall time and the CPU time of one rank (mean over ranks). Critical paths are made of such
+// CPU times.
 #include <benchmark/benchmark.h>
 
 #include <atomic>

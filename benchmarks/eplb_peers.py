@@ -3,13 +3,13 @@
     PYTHONPATH=build/release/python EVENKEEL_PEERS=FOLDERS python3 benchmarks/eplb_peers.py [--rounds 15] [--seed 1]
 
 Times rebalance_experts of evenkeel and of each program found, one after the other on the same loads. The same few lines
-of code judge all maps. A peer is searched in the folders of EVENKEEL_PEERS (separated by ':'; an unpacked wheel works)
-and in Python's path. Its file runs unchanged, without the package around it. deepseek-ai's eplb.py is searched in the
-same folders and where EVENKEEL_EPLB says. Needs torch and numpy.
+of code judge all maps. A peer's file is looked for in the folders of EVENKEEL_PEERS (separated by ':'; an unpacked
+wheel works) and in Python's path. The file runs unchanged, without the package around it. deepseek-ai's eplb.py is
+looked for in the same folders and where EVENKEEL_EPLB says. Needs torch and numpy.
 
 Loads are lognormal with sigma 1, about a million assignments a layer. Times are CPU seconds of the process, with torch
 on one thread. In each round, every peer's call runs between two calls of evenkeel. A ratio is the peer's time over the
-mean of the two; the control is evenkeel's second call over its first.
+mean of evenkeel's two; the control is the time of evenkeel's second call over that of its first.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Case:
     layers: int
     experts: int
     slots: int
-    groups: int  # 1: a copy may go to any node; all programs then get groups that the nodes do not divide
+    groups: int  # if 1, it is no multiple of `nodes`, so that all programs let a copy go to any node
     nodes: int
     gpus: int
 
@@ -67,7 +67,7 @@ def find(path):
 
 
 def load(folder, path):
-    """Loads a module with its neighbours, without the imports of the package's __init__."""
+    """Loads a module, which can import the modules beside it, without running the package's __init__."""
     file = folder / path
     package = types.ModuleType("_peer_" + "_".join(file.parent.parts[-3:]))
     package.__path__ = [str(file.parent)]

@@ -1,6 +1,6 @@
-// The expert feed-forward network as the layer runs it: gather, two products, activation, scatter, for row
-// counts without a primitive of their own. Beside it, its two products alone: oneDNN with a primitive for
-// exactly that row count, and OpenBLAS. One thread, CPU time, medians of interleaved runs.
+// Times the expert feed-forward network as the layer runs it (gather, two products, activation, scatter), for
+// row counts that have no primitive of their own. Beside it, the two products alone: by oneDNN with a
+// primitive for exactly that row count, and by OpenBLAS. One thread, CPU time, medians of interleaved runs.
 //
 //   expert_benchmark [hidden intermediate]
 #include <dlfcn.h>

@@ -1,4 +1,6 @@
-"""Compares slots that stay with slots filled anew each step: the weights sent in a layer and step, and max/mean.
+"""Compares slots that keep their experts with slots that are filled anew in each step.
+
+The figures are the weights sent in a layer and step, and max/mean.
 
 usage: python benchmarks/held_slots.py TOPK_IDS.npz [--ranks P] [--layers L,...]
 
@@ -41,7 +43,7 @@ def main() -> None:
 
 
 def run(ids: np.ndarray, ranks: int, experts: int, slots: int, tokens: int) -> list[float]:
-    """Means over the layer's steps, and the worst max/mean of slots that stay."""
+    """Means over the layer's steps, and the worst max/mean with slots that keep their experts."""
     placement = ek.Placement.contiguous(1, experts, ranks)._native
     stay, anew = (_native.StepLayout(placement, 0, 0, "level", 1000, 1, 0, slots) for _ in range(2))
     found = []

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-PER_NODE, TOKENS, TOP_K, EXPERTS = 8, 4096, 4, 32  # tokens are for each rank
+PER_NODE, TOKENS, TOP_K, EXPERTS = 8, 4096, 4, 32  # TOKENS: those of each rank
 WITHIN = 450  # GB/s
 
 
@@ -33,7 +33,7 @@ def recorded(path, layer, ranks):
     import numpy
 
     ids = numpy.load(path)["topk_ids"][:, layer]
-    ids = numpy.resize(ids, (ranks, TOKENS, TOP_K))  # repeats the recording at its end
+    ids = numpy.resize(ids, (ranks, TOKENS, TOP_K))  # a recording that is too short is repeated
     return [numpy.bincount(of_rank.ravel(), minlength=EXPERTS).tolist() for of_rank in ids]
 
 

@@ -1,5 +1,5 @@
-// Microseconds to plan a step for the free memory: summing counts, level's plan, whether to spill, the
-// chunks, and what to keep. Thread CPU time, warm. plan_benchmark measures the planner's own time.
+// Microseconds to plan a step for the free memory: to sum counts, make level's plan, and decide whether to
+// spill, the chunks, and what to keep. Thread CPU time, warm. plan_benchmark measures the planner's own time.
 //   build/release/bin/memory_benchmark --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
 

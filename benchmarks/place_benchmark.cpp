@@ -1,6 +1,6 @@
 // Milliseconds to place all layers, by solver and by size: how the cost grows with layers, experts and ranks.
-// Beside the time: the solver's `objective`, its certified lower `bound`, and `gap_of_load`, their difference
-// over the total load (clusters) or over the objective (ranks, joint).
+// Beside the time: the solver's `objective`, its certified lower `bound`, and `gap_of_load`, which is their
+// difference divided by the total load (clusters) or by the objective (ranks, joint).
 //   build/release/bin/place_benchmark --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
 

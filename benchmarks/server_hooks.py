@@ -7,10 +7,10 @@ policies get its loads and their own previous map, as vLLM passes them. The new 
 it was not made from. The folders of EVENKEEL_PEERS contain vLLM's policy, as for eplb_peers.py. The hook's options come
 from the environment (docs/servers.md).
 
-A window's loads are drawn from its layer's popularity, which is lognormal with sigma 1, with twice the variance of
-independent draws. With drift, the logarithm of the popularity takes a normal step of `--drift` before each window. Two
-references stand beside the policies: the first window's map, never changed, and a map balanced on the popularity
-itself, as well as evenkeel can. The excess over 1 of the second is sampling noise, which no policy can foresee.
+The popularity of a layer's experts is lognormal with sigma 1. A window's loads are drawn from it, with twice the
+variance of independent draws. With drift, the logarithm of the popularity takes a normal step of `--drift` before each
+window. The table also has two references: the first window's map, never changed, and the map that evenkeel makes for
+the popularity itself. What the second reference has above 1 is sampling noise, which no policy can foresee.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 // How far the simulator's seconds differ from those of thread ranks on this machine.
 //
-// Machine    calibrate() of the same layer before each scenario; nothing is fitted to the steps.
+// Machine    measured by calibrate() with the same layer before each scenario; nothing is fitted to the
+//            steps.
 // Measured   the critical path of the LLEP paper's scenarios under ep, least-loaded and level.
 // Predicted  the same steps replayed: the slowest rank's seconds of each phase, summed. Like the measured
 //            figure, it gives no credit for overlap.
@@ -78,8 +79,8 @@ void print_phases(const char* what, const PhaseSeconds& seconds) {
   fmt::print(" ms\n");
 }
 
-// Counts pairs of methods whose measured times differ, and those predicted in the same order. Pairs with the
-// same plan are counted apart, since their difference is timing noise.
+// Counts pairs of methods whose measured times differ, and how many of them are predicted in the measured
+// order. Pairs with the same plan are counted apart, since their difference is timing noise.
 struct Order {
   int pairs = 0, right = 0, of_same_plan = 0;
 

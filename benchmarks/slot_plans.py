@@ -1,9 +1,9 @@
-"""The host's time for a step with slots: from the counts of all ranks to the plan and the tables that a device needs.
+"""Times the host's part of a step with slots: from the counts of all ranks to the plan and the device's tables.
 
 usage: PYTHONPATH=build/release/python python3 benchmarks/slot_plans.py
 
-One of P ranks, E experts, 4,096 tokens a rank with top-8. Routing is random, with a share of it in four experts.
-Medians of 400.
+Runs as one of P ranks, with E experts, 4,096 tokens a rank and top-8. Routing is random; a share of it is to 4 experts.
+Times are medians of 400 runs.
 """
 
 import time

@@ -1,5 +1,5 @@
-// The cost of deciding a step on one rank, in microseconds, and the bytes that ranks exchange for it first,
-// from 8 ranks to the number of experts: docs/performance.md has the table.
+// The microseconds that one rank needs to decide a step, and the bytes that ranks exchange before it can.
+// Covers 8 ranks up to one rank for each expert. docs/performance.md has the table.
 //   build/release/bin/step_growth
 #include <algorithm>
 #include <cstdio>

@@ -3,8 +3,9 @@
     python benchmarks/torch_budgets.py tests/data/configs/qwen3-30b-a3b.json [--ranks 8] [--tokens 4096]
 
 No process group and no weights are needed. The experts, bf16 and gated, are grouped products (Qwen3-MoE's) on torch's
-meta device, which the layer counts like real ones. Biases are left out. The columns are the least budget; the bytes of
-even routing in 1, 2, 4 and 8 chunks (`budget="auto"` uses those of 2); and of balanced steps with 95 % in one expert.
+meta device; the layer counts its tensors like real ones. Biases are left out. The columns are the least budget; the
+bytes of even routing in 1, 2, 4 and 8 chunks (`budget="auto"` uses those of 2); and the bytes of steps with 95 % in one
+expert that are balanced.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python -m torch.distributed.run --nproc-per-node 2 benchmarks/torch_layer.py
 
 32 experts top-4, 768 x 768, 2048 tokens a rank, f32, one thread a rank; Qwen3-MoE's experts as grouped products.
-Routing is balanced, or has 95 % of the assignments in expert 0. Steps of the three alternate; times are medians of
---repeats steps after a first one. Bytes are counted in separate passes, since counting takes time. They are those that
-operations of the layer allocate and hold in forward and backward, without inputs and weights.
+Routing is balanced, or has 95 % of the assignments in expert 0. Steps of the three variants alternate; times are
+medians of --repeats steps after a first one. The bytes are those that the layer's operations allocate and hold in
+forward and backward, without inputs and weights. They are counted in separate passes, since counting takes time.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def make_experts() -> Qwen3MoeExperts:
 
 
 def routed(share: float) -> Inputs:
-    """The `share` of this rank's assignments goes to expert 0, the others to random experts."""
+    """The fraction `share` of this rank's assignments goes to expert 0, the others to random experts."""
     random = torch.Generator().manual_seed(dist.get_rank())
     anywhere = torch.randint(0, EXPERTS, (TOKENS, TOP_K), generator=random)
     index = torch.where(torch.rand(TOKENS, TOP_K, generator=random) < share, torch.zeros_like(anywhere), anywhere)

@@ -4,8 +4,8 @@
     benchmarks/two_hosts.py TRACE.npz|SCENARIO [--layer 12] [--tokens 512] [--width 384]
 
 Compares plain EP, a placement, a spill that knows the link, two levels, and all together with 8 copies of popular
-experts. The last two also run with results summed in nodes. For each: bytes over the link, its busier direction, the
-model's seconds, and measured seconds.
+experts. The last two also run with results summed in nodes. The table has, for each: the bytes over the link and in its
+busier direction, the speed-up over plain EP that the model predicts, and the measured milliseconds.
 
 The link's rate depends on plain EP: at 1:1, the busier direction of its exchange takes as long as its products; at 1:4
 and 1:10, four and ten times as long. Placements are made from the trace's second half; steps use its first tokens. With
@@ -144,7 +144,7 @@ def on_hosts(mbit: float, step: list[object], options: list[object]) -> Any:
 
 
 def rows_over_link(ids: np.ndarray[Any, Any], tokens: int) -> int:
-    """Under plain EP: counts a token's row once if any of its experts is on the other host."""
+    """The rows that cross the link under plain EP: a token's row, once, if any of its experts is on the other host."""
     host_of_expert = np.arange(EXPERTS) * HOSTS // EXPERTS
     host_of_token = np.arange(len(ids)) // tokens // PER_HOST
     return int((host_of_expert[ids] != host_of_token[:, None]).any(axis=1).sum())

@@ -1,4 +1,5 @@
-// How often `evenkeel evaluate` and `evenkeel place` report noise as a gain, and report a gain that exists.
+// How often `evenkeel evaluate` and `evenkeel place` report noise as a gain, and how often they report a gain
+// that exists.
 //
 // Noise     all experts are equally popular over all sequences, so no placement can gain anything. 1,400 runs
 //           of 100 to 1,000,000 tokens, half of them on the placement's own recording, half on a fresh one.

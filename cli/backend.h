@@ -38,8 +38,8 @@ struct NodeOptions {
 };
 void add_nodes(CLI::App& app, NodeOptions& options);
 // The ranks of `comm`, or `ranks` threads if it is null, with their nodes if an option gives them. Collective
-// for --nodes hosts. Throws InvalidArgument if two options give nodes, or if --two-levels lacks several
-// nodes, one of them with several ranks.
+// for --nodes hosts. Throws InvalidArgument if two options give nodes, or if --two-levels is given without
+// several nodes, of which at least one has several ranks.
 RankPlaces places_of(const CLI::App& app, const NodeOptions& options, int ranks, Communicator* comm);
 
 // The links of --topology, for planner `level` to plan by. Empty unless --topology and --cost are given and

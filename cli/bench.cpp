@@ -41,14 +41,14 @@ struct BenchArguments {
   bool json = false;
 };
 
-// Defaults of --over-budget for --scenarios and --pairs: a curve runs many layers.
+// The defaults of --scenarios and --pairs with --over-budget, where each curve runs many layers.
 constexpr const char* kCurveScenario = "concentrated:0.95:1";
 constexpr int kCurvePairs = 11;
 
 // Modes of bench that take the place of the scenario table.
 constexpr const char* kModes[] = {"--ablation", "--calibrate", "--over-budget"};
 
-// Refuses other modes than this one.
+// Refuses every mode except this one.
 void require_only(const CLI::App& app, const std::string& mode) {
   for (const char* other : kModes)
     if (other != mode) refuse_if_given(app, other, fmt::format("cannot be combined with {}", mode));
@@ -106,8 +106,8 @@ void run_curves(const CLI::App& app, const BenchArguments& options) {
               options.html);
 }
 
-// An ablation chooses its scenarios and the values of what it varies. It varies tokens and widths around the
-// given ones.
+// An ablation chooses its own scenarios, and the values of the setting that it varies. It varies tokens and
+// widths around the given values.
 void require_ablation_alone(const CLI::App& app, const std::string& name) {
   refuse_if_given(app, "--scenarios", "cannot be combined with --ablation, which has scenarios of its own");
   for (const char* fixed : {"capacity-factor", "imbalance-threshold", "experts"})

@@ -17,7 +17,7 @@ struct BudgetOptions {
 
 // --budget --recompute --chunks --bins --cost
 void add_budget_options(CLI::App& app, BudgetOptions& options);
-// The budget that was asked for, with the file of costs read. Refuses options that have no meaning together.
+// The requested budget, with the costs read from their file. Refuses options that have no meaning together.
 // `costs_decide`: the costs also decide whether work moves.
 Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backward, bool costs_decide = false);
 

@@ -1,4 +1,4 @@
-// evenkeel demo: what balancing and placing buy on the shipped trace and trained layer.
+// evenkeel demo: what balancing and placing gain on the shipped trace and trained layer.
 #include <memory>
 #include <string>
 

@@ -53,7 +53,8 @@ std::vector<std::string> unexpected(const CLI::ParseError& error, const CLI::App
   return words;
 }
 
-// The known option closest to the first unknown one that is close to any, or empty.
+// The known option that the user probably meant: takes the first unknown option that is close to a known one,
+// and returns the closest known one. Empty if there is none.
 std::string meant_option(const std::vector<std::string>& words, const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())

@@ -22,7 +22,7 @@ struct FileArguments {
   std::string model;
   std::optional<int> num_hidden_layers;
 
-  // Both read the model's config. Throw InvalidArgument.
+  // reading() and placement() read the model's config. They throw InvalidArgument.
   ReadOptions reading() const;
   PlacementFormatOptions placement() const;
   // The file of --model, which may also be given as its folder.

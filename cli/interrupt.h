@@ -1,5 +1,5 @@
 // Signals that ask the command to end. The command removes unfinished outputs and ends by that signal. While
-// an Interrupt lives, its first signal instead asks the work to stop and to keep its best result.
+// an Interrupt exists, the first of its signals instead asks the work to stop and to keep its best result.
 #pragma once
 
 #include <csignal>
@@ -25,7 +25,8 @@ class Interrupt {
   std::stop_token token() const { return source_.get_token(); }
   bool stop_requested() const { return source_.stop_requested(); }
 
-  // Asks the work to stop if `signal` is one of `signals` and the first of them. Returns whether it did.
+  // Asks the work to stop if `signal` is one of `signals` and the first of them to arrive. Returns whether it
+  // asked.
   bool request_stop(int signal);
 
  private:

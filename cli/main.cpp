@@ -43,7 +43,7 @@ void require_subcommand(const std::vector<Subcommand>& subcommands, int argc, ch
                         fmt::format("{}", fmt::join(names, ", ")));
 }
 
-// Prints --help or --version and checks the write, which CLI11's own printing would not.
+// Prints --help or --version, and checks that the write succeeds; CLI11's own printing does not check.
 int print_asked(const CLI::App& command, const CLI::Success& asked) {
   std::ostringstream out;
   const int status = command.exit(asked, out, out);

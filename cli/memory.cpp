@@ -46,7 +46,7 @@ void show(const Report& report, const MemoryArguments& options) {
   show_result(report, options.json, options.html);
 }
 
-// --gpus: ranks the layouts of that many devices.
+// --gpus N: puts the layouts of N devices in order, the best first.
 void search(const MemoryArguments& options, const MemoryModel& memory, const DeviceMemory& device,
             ReceivedRows received) {
   for (const std::string& degree : options.degrees)

@@ -21,7 +21,7 @@ constexpr std::int64_t longest_sequence_given = std::int64_t{1} << 32;
 
 void read_parallel(const std::string& text, MemoryArguments& options) {
   Parallelism& parallel = options.setup.parallel;
-  parallel.data = 0;  // not said
+  parallel.data = 0;  // not given
   std::vector<NamedNumber> degrees;
   for (const auto& [name, degree] : degree_names) degrees.push_back({name, &(parallel.*degree)});
   options.degrees = parse_named("--parallel", text, degrees, most_degree);

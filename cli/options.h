@@ -32,7 +32,7 @@ CLI::Option* add_whole(CLI::App& app, const std::string& name, std::optional<Who
     value = static_cast<Whole>(parse_whole(name, text, least, most));
   });
 }
-// Several separated by commas.
+// Several whole numbers, separated by commas.
 CLI::Option* add_wholes(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values,
                         std::int64_t least, std::int64_t most, const std::string& help);
 // Bytes, such as 512MiB.
@@ -40,12 +40,12 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, std::int64_t& valu
 // A decimal with at most three places, kept in thousandths without rounding.
 CLI::Option* add_thousandths(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
                              const std::string& help);
-// A finite number, least or more and below `below`; `value` holds the default, if there is one.
+// A finite number in [least, below); `value` holds the default, if there is one.
 CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, double least, double below,
                         const std::string& help);
 CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<double>& value, double least,
                         double below, const std::string& help);
-// One of `words`, which stand in the order of the enumeration's values.
+// One of `words`, which are in the order of the enumeration's values.
 template <class Enumeration>
 CLI::Option* add_word(CLI::App& app, const std::string& name, Enumeration& chosen,
                       const std::vector<std::string>& words, const std::string& help) {

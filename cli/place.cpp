@@ -37,7 +37,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-// --redundant-experts auto: as many as pay for their memory.
+// --redundant-experts auto: as many copies as pay for their memory.
 constexpr std::string_view kAuto = "auto";
 
 struct PlaceArguments {
@@ -283,8 +283,8 @@ JudgedPlacing judge(const PlaceArguments& options, const PlacedRecordings& recor
   return judge_placed(before, after, recordings, placing.topology, model, options.time.horizon);
 }
 
-// Fills placing.served: by dispatch rule, max/mean of the worst recording. How SGLang is started decides
-// which rule it follows.
+// Fills placing.served: for each dispatch rule, max/mean of the worst recording. Which rule SGLang follows
+// depends on how it was started.
 void say_served(const PlaceInputs& input, const Placement& all, Placing& placing) {
   for (const Dispatch dispatch : dispatches) {
     const NamedPlacement placed{.placement = all, .dispatch = dispatch};

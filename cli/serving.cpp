@@ -50,7 +50,7 @@ std::vector<RoutingCase> recorded(const MemoryArguments& options, const ServingM
   if (options.counts.empty()) return {};
   const ServingSetup& setup = serving.setup();
   ReadOptions how{.count = ReadOptions::Count::nothing, .steps = ReadOptions::Steps::kept};
-  how.step_tokens = setup.tokens * setup.parallel.data;  // of a trace
+  how.step_tokens = setup.tokens * setup.parallel.data;  // for a trace
   const Recording recording = read_recording(options.counts, how);
   say_notes(std::span(&recording, 1));
   return recorded_cases(serving, options.counts, recording.steps);

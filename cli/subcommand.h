@@ -11,7 +11,7 @@ struct Subcommand {
   std::function<void()> run;
 };
 
-// Each adds itself to the command.
+// Each function adds its subcommand to the command.
 Subcommand add_profile(CLI::App& command);
 Subcommand add_convert(CLI::App& command);
 Subcommand add_permute(CLI::App& command);

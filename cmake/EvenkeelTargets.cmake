@@ -13,8 +13,8 @@ function(evenkeel_options target)
   endif()
 endfunction()
 
-# Headers of JSON, the command line or GoogleTest take half the compile time of a source that includes them. Sources
-# still include what they use: clang-tidy compiles without precompiled headers.
+# Precompiles the headers of JSON, the command line or GoogleTest, which take half the compile time of a source that
+# includes them. Sources still include what they use: clang-tidy compiles without precompiled headers.
 function(evenkeel_precompile target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_precompile_headers(${target} ${ARGN})
@@ -23,7 +23,7 @@ function(evenkeel_precompile target)
 endfunction()
 
 # Compiles several sources at a time, so that their headers are read once. No two sources of a target may then share a
-# file-local name; a test whose sources do passes APART.
+# file-local name; for a test whose sources share one, pass APART.
 function(evenkeel_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${EVENKEEL_UNITY} UNITY_BUILD_BATCH_SIZE 12)
   # g++ takes the included sources for headers and warns about types with members from an anonymous namespace.

@@ -1,5 +1,5 @@
 # evenkeel_vector_sources(TARGET NAME.inl): compiles a kernel file once for each kind of vector unit; see
-# evenkeel/device/cpu/vector_isa.h. On other processors than x86-64 all three are the baseline.
+# evenkeel/device/cpu/vector_isa.h. On other processors than x86-64 all three kinds are the baseline.
 set(EVENKEEL_VECTOR_FLAGS_baseline "")
 set(EVENKEEL_VECTOR_FLAGS_avx2 -mavx2 -mfma)
 set(EVENKEEL_VECTOR_FLAGS_avx512 -mavx2 -mfma -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)

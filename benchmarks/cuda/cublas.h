@@ -13,8 +13,8 @@ namespace evenkeel::benchmark {
 
 class Cublas {
  public:
-  // Returns null if no libcublas can be loaded; `why` then says the reason. EVENKEEL_CUBLAS names another
-  // file to load than the usual ones.
+  // Returns null if no libcublas can be loaded; `why` then says the reason. EVENKEEL_CUBLAS names a file to
+  // load instead of the usual ones.
   static std::unique_ptr<Cublas> load(std::string& why);
   ~Cublas();
 

@@ -16,7 +16,7 @@ namespace {
 
 using testing::DeviceMemory;
 
-// Counts of a step; the `share` of the assignments goes to expert 0.
+// Counts of a step; the fraction `share` of the assignments goes to expert 0.
 std::vector<std::int32_t> counts_of(std::mt19937_64& random, int experts, int ranks, double share) {
   std::vector<std::int32_t> counts(static_cast<std::size_t>(experts * ranks));
   std::uniform_real_distribution<double> chance;
@@ -59,7 +59,7 @@ double copy_rate(CudaStream& stream, std::int64_t bytes) {
   return 2e-3 * static_cast<double>(bytes) / time.at("microseconds").get<double>();
 }
 
-// A balanced step. The bytes count each row read once and written once.
+// Times a balanced step. Each row counts twice in the bytes: read once and written once.
 Json time_rows(CudaStream& stream, const ModelCase& model) {
   std::mt19937_64 random(5);
   RanksInTurn turn(model, stream);

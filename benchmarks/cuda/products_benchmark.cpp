@@ -195,7 +195,7 @@ class Experts {
     const auto backward = [&] { ffn_->backward(groups_, backward_, workspace, stream); };
     result["backward"] = time(stream, 2 * case_.flop(), backward);
     backward_.saved = nullptr;
-    // Counts only the necessary FLOP of backward, so that the rate compares with the row above.
+    // The recomputed FLOP are not counted, so that the rate can be compared with the row above.
     result["backward_computing_again"] = time(stream, 2 * case_.flop(), backward);
     backward_.saved = saved_.data();
     return result;

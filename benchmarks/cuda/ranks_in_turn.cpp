@@ -94,7 +94,7 @@ class StepRunner {
     traffic_counted_ = true;
   }
 
-  // Valid after a step: the amounts that are the same in every step.
+  // The amounts that are the same in every step. Valid after a step has run.
   RankTimes traffic(int me) const {
     RankTimes t = traffic_[size(me)];
     t.positions = plan_.rank_loads()[size(me)];

@@ -26,7 +26,8 @@ struct ModelCase {
   std::int64_t tokens = 0;  // for each rank
 };
 
-// Expert ids of one rank's tokens: the `share` goes to the first `hot` experts, the rest to the others.
+// Expert ids of one rank's tokens: the fraction `share` goes to the first `hot` experts, the rest to the
+// others.
 std::vector<std::int32_t> concentrated_ids(std::mt19937_64& random, const ModelCase& model, double share,
                                            int hot);
 
@@ -43,8 +44,8 @@ struct RankTimes {
   double alone() const { return plan + tables + gather + experts + combine; }
 };
 
-// With kNoBudget, a rank's buffers are as large as the routing needs; else a layer's buffers for that many
-// bytes.
+// With kNoBudget, a rank's buffers are as large as the routing needs. With any other budget, they are those
+// that a layer has for that many bytes.
 inline constexpr std::int64_t kNoBudget = -1;
 
 // The weights and tokens of a model, for any number of steps.

@@ -1,7 +1,7 @@
 // LLEP's scenarios at its models' shapes, on one GPU. The ranks' work runs in turn and is timed by events. A
 // step takes as long as its slowest rank, with the bytes it sends and receives over a link of *modelled*
-// speed. Covers the forward pass, also for level in a tenth of plain ep's bytes. The file also has LLEP's own
-// published figures (arXiv 2601.17111).
+// speed. Covers the forward pass; level also runs in a tenth of plain ep's bytes. OUT.json also has the
+// figures that LLEP's authors published (arXiv 2601.17111).
 //
 // usage: scenario_cuda_benchmark OUT.json [MODEL...]
 #include <fmt/format.h>
@@ -58,9 +58,9 @@ Json json_of(const RankTimes& r) {
 }
 
 struct Step {
-  std::vector<double> milliseconds;  // by link
+  std::vector<double> milliseconds;  // one for each of kLinks
   std::int64_t peak_bytes = 0;
-  std::int64_t largest = 0, all = 0;  // positions
+  std::int64_t largest = 0, all = 0;  // positions of the fullest rank, and of all ranks
   Json ranks = Json::array();
 };
 

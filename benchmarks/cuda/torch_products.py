@@ -1,4 +1,4 @@
-"""Torch's grouped product on the cases of products_benchmark, to compare with its forward pass.
+"""Times torch's grouped product on the cases of products_benchmark, to compare with that program's forward pass.
 
 usage: torch_products.py CASES.json OUT.json
 """

@@ -17,9 +17,9 @@ struct Row {
   std::int64_t budget = 0;
   std::int64_t ep_peak = 0;  // the worst rank's peak without a budget
   std::int64_t least_budget = 0;
-  std::int64_t free_transfers = 0;  // of the planner's plan, without a budget
-  // The reference is joint; the candidates are spill and chunks. Empty if the budget is below the least. A
-  // candidate with exactly joint's step takes joint's measurement.
+  std::int64_t free_transfers = 0;  // transfers of the planner's plan without a budget
+  // The reference is joint; the candidates are spill and chunks. Empty if the budget is below the least
+  // possible one. A candidate whose step is exactly joint's gets joint's measurement.
   std::optional<Figures> figures;
   bool is_spill = false;
   bool is_chunks = false;
@@ -33,7 +33,7 @@ struct Row {
   // Medians over rounds: joint's critical path / the other's.
   double to_spill() const { return spill().speedup; }
   double to_chunks() const { return chunks().speedup; }
-  // Against the faster of the two.
+  // Joint against the faster of the two candidates.
   double to_best() const { return std::max(to_spill(), to_chunks()); }
 };
 
@@ -77,7 +77,7 @@ class Measurement {
     return experiment;
   }
 
-  // Runs without a budget, for the bytes of plain ep and whether the planner spills.
+  // Runs without a budget, to find the bytes of plain ep and whether the planner spills.
   std::vector<Figures> measured_free(const std::vector<Batch>& batches) const {
     return measure(once(plain_ep(), {{setup_.planners.front(), {}}}), batches, {}, progress_("no budget"));
   }
@@ -109,7 +109,7 @@ class Measurement {
   LayerInputs inputs_;
 };
 
-// The row in which joint is slowest against the best of the two; null if no budget fits.
+// The row in which joint is slowest relative to the faster candidate; null if no budget fits.
 const Row* worst_of(const std::vector<Row>& rows) {
   const Row* worst = nullptr;
   for (const Row& row : rows)

@@ -1,4 +1,4 @@
-// Batches made from recorded loads of experts, if nothing else was recorded.
+// Makes batches from recorded loads of experts, for recordings that have nothing else.
 #pragma once
 
 #include <cstdint>

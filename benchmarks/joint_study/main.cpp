@@ -86,7 +86,7 @@ int run(int argc, char** argv) {
   cli::add_size(*training, "--budget", budget.bytes, "Default: half of the first method's peak")
       ->default_str("");
   add_options(*training, options);
-  training->remove_option(training->get_option("--experts"));  // the file determines them
+  training->remove_option(training->get_option("--experts"));  // the file determines their number
 
   try {
     app.parse(argc, argv);

@@ -40,7 +40,7 @@ struct TrainingStep {
 };
 
 struct Training {
-  StudySetup setup;  // as measured: with the file's number of experts, and the budget
+  StudySetup setup;  // the one measured: it has the file's number of experts, and the budget
   std::vector<TrainingStep> steps;
 
   std::int64_t least_budget() const { return steps.front().of(kJoint).least_budget; }

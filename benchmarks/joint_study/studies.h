@@ -26,8 +26,8 @@ struct Report {
 //   spill    the planner's plan wherever it fits, in as many chunks as it then needs
 //   chunks   plain ep
 //
-// Studies the set-up's first planner, with the costs of its budget. A budget given as a share refers to plain
-// ep's worst peak without a budget.
+// Studies the set-up's first planner, with the costs of the set-up's budget. A budget given as a share is a
+// share of plain ep's worst peak without a budget.
 Report in_budgets(const StudySetup& setup, const std::vector<std::string>& scenarios,
                   const std::vector<RequestedBudget>& budgets, const NamedProgress& progress);
 
@@ -41,12 +41,11 @@ struct TrainingRun {
 // MemFine's three methods (arXiv 2511.21431) and the joint choice, over the steps of a training run.
 //
 // Runs one layer of every n-th step, forward and backward: the layer with the fullest rank. Its routing is
-// seeded and has exactly the recorded loads, or loads in proportion for another number of tokens.
+// seeded and has exactly the recorded loads, or loads in proportion to them if the number of tokens differs.
 //
 //   whole   method 1   plain ep, unchunked; backward recomputes the whole forward pass at once
 //   fixed   method 2   plain ep in 8 equal chunks, recomputed chunk by chunk
-//   mact    method 3   plain ep in the number of chunks (1, 2, 4, 8) that memory-aware tuning takes for the
-// budget
+//   mact    method 3   plain ep; memory-aware tuning takes 1, 2, 4 or 8 chunks, as the budget requires
 //   joint   ours       under the same budget
 //
 // Studies the set-up's first planner. The number of experts is the file's. The default budget is half of

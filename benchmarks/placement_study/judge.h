@@ -10,13 +10,13 @@ namespace evenkeel::study {
 
 // Means over layers, and over parts if several are judged.
 struct Verdict {
-  double max_over_mean = 0;  // of the ranks' loads
+  double max_over_mean = 0;  // max/mean of the ranks' loads
   double worst_layer = 0;    // largest max/mean of a layer
   double crossing = 0;       // share of the traffic that leaves its rank
   double across_nodes = 0;   // share of the traffic that leaves its node
   double worst_pair = 0;     // share of the traffic on each layer's largest ordered pair of ranks
   double predicted_ms = 0;   // time of a layer's slowest rank and slowest pair
-  double spilled = 0;        // share of the assignments that `level` computes away from their home
+  double spilled = 0;        // share of the assignments that `level` computes away from home
   double transfers = 0;      // expert weights that `level` sends in a layer
 };
 

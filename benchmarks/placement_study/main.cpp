@@ -2,11 +2,11 @@
 //
 //   placement_study halves TRACE [DROP]       places from every second sequence, judges on the others
 //   placement_study tokens TRACE [DROP]       the same, placed from fewer and fewer tokens
-//   placement_study domains TRACE NAME...     equal parts, one for each name; each is placed from and judged
-// on each
-//   placement_study steps TRACE...            each trace is placed from and judged on each
-//   placement_study recordings TRACE PARTS [DROP]   equal parts; places from one, from the sum, or from all
-// at once
+//   placement_study domains TRACE NAME...     cuts equal parts, one for each name; places from every part,
+//                                             judges on every part
+//   placement_study steps TRACE...            places from every trace, judges on every trace
+//   placement_study recordings TRACE PARTS [DROP]   cuts equal parts; places from one of them, from the sum
+//                                                   of several, or from several at once
 #include <fmt/format.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ std::string beside(double value, double first, int decimals) {
   return fmt::format("{:.{}f}", value, decimals) + (change == 0 ? "" : fmt::format(" ({:+.0f} %)", change));
 }
 
-// Judges each placement on two kinds of parts; each cell has the figure of the first kind, then of the
+// Judges each placement on two kinds of parts; each cell has the figure of the first kind, then that of the
 // second.
 void print_verdicts(const std::vector<Method>& methods, const std::vector<std::vector<Recording>>& kinds,
                     const Setting& setting) {
@@ -127,7 +127,7 @@ struct Part {
   Recording judged;
 };
 
-// Even sequences are placed from and odd ones judged, so that a part has no advantage when judged on itself.
+// Places from the even sequences and judges on the odd ones, so that a part has no advantage on itself.
 Part halved(std::string name, const Recording& recording) {
   return {std::move(name), every(recording, 0, 2, recording.num_sequences()),
           every(recording, 1, 2, recording.num_sequences())};
@@ -165,7 +165,7 @@ void study_domains(const Recording& recording, const std::vector<std::string>& n
   study_parts(parts);
 }
 
-// routing_step50.npz: step 50.
+// The name of "routing_step50.npz" is "step 50".
 std::string name_of(const std::string& path) {
   const std::string stem = std::filesystem::path(path).stem();
   const std::string_view prefix = "routing_step";

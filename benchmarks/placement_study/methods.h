@@ -15,8 +15,9 @@ struct Method {
   Placement placement;
 };
 
-// Contiguous homes; balanced by load alone, as EPLB does, without copies and with one more slot a rank;
-// MoETuner's first program alone (cluster c on rank c); both its programs; both at once, by predicted time.
+// In this order: contiguous homes; homes balanced by load alone, as EPLB does, without copies; the same with
+// one more slot a rank; MoETuner's first program alone (cluster c on rank c); both of its programs; both at
+// once, by predicted time.
 std::vector<Method> all_methods(const Recording& seen, const Setting& setting);
 // Both programs of MoETuner: the default of `evenkeel place`.
 Placement place_two_stage(const Recording& seen, const Setting& setting);

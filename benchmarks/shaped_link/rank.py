@@ -149,8 +149,9 @@ def bytes_sent_and_received(interface: str) -> tuple[int, int]:
 
 
 def compare_logits(modes: Sequence[Mode], batch: torch.Tensor) -> list[dict[str, float]]:
-    """For each mode: the largest difference of a logit from the first mode's, over the largest logit, and how many
-    tokens differ by more than a thousandth. Such a token chose another of two experts that tie within rounding."""
+    """For each mode: the largest difference of a logit from that of the first mode, divided by the largest logit, and
+    how many tokens differ by more than a thousandth. Such a token chose another of two experts that tie within
+    rounding."""
     first, made = torch.empty(0), []
     for mode in modes:
         mode.install()

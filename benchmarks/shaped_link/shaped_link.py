@@ -5,7 +5,7 @@
 tools/hosts.py makes the nodes, two hosts with half of the ranks each, and the link. The model, a Qwen3-MoE of
 transformers with examples/train_moe.py's sizes, is trained on half of the code and prose of Python's own library. It is
 recorded on that half, placed for two nodes, and saved as a second checkpoint. The other half is used for measuring:
-prefill, each rank with its own sequences, in modes that take turns in every round.
+each rank runs prefill on its own sequences, and the modes take turns in every round.
 
 If every rank reads all kinds of text, a placement cannot bring experts nearer to tokens, since tokens return home after
 each layer. With `--requests by-node --traffic dispatch-combine --objective joint` it can.
@@ -101,7 +101,7 @@ def arguments() -> argparse.Namespace:
 
 
 def run_ranks(command: Sequence[str], options: argparse.Namespace) -> int:
-    """Runs a command with tools/hosts.py and returns its status; it ends with this process, even a killed one."""
+    """Runs a command with tools/hosts.py, which ends with this process even if that is killed; returns its status."""
     hosts = f"--each --per-host {options.ranks // 2} --rate {options.rate} --delay {options.delay} --".split()
     ended_with_this = ["setpriv", "--pdeathsig", "KILL", sys.executable, str(HOSTS), *hosts, *command]
     return subprocess.run(ended_with_this, stdin=subprocess.DEVNULL).returncode
@@ -192,7 +192,10 @@ def mode_figures(options: argparse.Namespace, mode: int, seen: dict[str, Any]) -
 
 
 def payloads(of_ranks: list[list[dict[str, Any]]]) -> tuple[dict[str, int], int]:
-    """Bytes to the other node by phase, and the sum of each all-to-all's busier direction, for which its ranks wait."""
+    """By phase: the bytes to the other node, and the bytes of the busier direction, for which ranks wait.
+
+    Both are sums over all-to-alls; the busier direction is chosen for each of them.
+    """
     by_phase: dict[str, int] = {}
     busiest = 0
     for turns in zip(*of_ranks, strict=True):

@@ -1,8 +1,8 @@
-// Plain expert parallelism: every expert is computed where it lives.
+// Plain expert parallelism: every expert is computed at home.
 //
-// Problem     The plan without any balancing, which others are compared with and fall back on.
+// Problem     The plan without any balancing: other planners are compared with it and fall back on it.
 // Method      One segment for each copy of an expert. The expert's assignments are divided evenly over its
-//             copies; the first copies take one more where they do not divide.
+//             copies; if a remainder is left, the first copies take one more.
 // Cost        O(E P') for P' homes an expert; no allocation after the first call of a shape.
 // Guarantee   No transfer. No bound on a rank's load.
 // Options     None is read; base_load is ignored.

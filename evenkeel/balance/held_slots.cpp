@@ -80,7 +80,7 @@ void HeldSlots::renew(const Counts& counts, StepPlan& plan) {
   using Value = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
   std::vector<ExpertId> best = slots_;
   Value least{std::numeric_limits<std::int64_t>::max(), 0, 0};
-  // Plans within renew_above first, of these the one that sends the fewest weights.
+  // Prefers plans within renew_above; among these, the one that sends the fewest weights.
   const auto take_if_better = [&](StepPlan& trial, std::vector<ExpertId> slots) {
     const std::int64_t worst = std::ranges::max(trial.rank_loads()), sent = std::ssize(sent_for(slots));
     const Value value{excess(counts, trial) > 0 ? worst : 0, sent, worst};
@@ -168,7 +168,7 @@ std::vector<HeldSlots::Swap> HeldSlots::swaps(const StepPlan& plan,
   return found;
 }
 
-// All assignments above the limit of a rank, renew_above times the mean.
+// The assignments above the limit of a rank, which is renew_above times the mean, summed over ranks.
 std::int64_t HeldSlots::excess(const Counts& counts, const StepPlan& plan) const {
   __extension__ using Wide = __int128;
   const auto most =

@@ -12,7 +12,8 @@
 // Cost        One plan of level a step; where slots are renewed, at most 8 plans and placements for each
 //             swap.
 // Guarantee   Depends only on the counts so far, so that every rank has the same slots. The worst rank is
-//             within renew_above times the mean, or no higher than with nothing sent and than under plain EP.
+//             within renew_above times the mean, or no higher than it would be if nothing were sent, and no
+//             higher than under plain EP.
 // Source      Ours; docs/algorithms.md#slots-that-stay.
 #pragma once
 

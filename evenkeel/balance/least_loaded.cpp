@@ -110,8 +110,8 @@ void LeastLoaded::assign(std::int64_t share, RankId home, StepPlan& plan) {
   if (kept < share) spill(share - kept, home, plan);
 }
 
-// Algorithm 3. Its loop over ranks ends at the first: if a piece is too small on the rank with the most
-// spare capacity, it is too small on all.
+// Algorithm 3. Its loop over ranks can end at the first rank: if a piece is too small on the rank with the
+// most spare capacity, it is too small on all.
 void LeastLoaded::spill(std::int64_t rest, RankId home, StepPlan& plan) {
   while (rest > 0) {
     const RankId rank = least_loaded_other(home);

@@ -3,12 +3,12 @@
 //
 // Problem     Given the experts' loads and homes, a plan whose ranks stay at or below
 //             capacity = floor(capacity_factor * total / P), with pieces of at least min_segment.
-// Method      Experts by decreasing load, equal ones by ascending id. Home takes what fits beside the home
-//             loads still to come; the rest goes, piece by piece, to the rank that is least loaded (work
-//             given and work to come, lowest rank first). A piece below min_segment is not made unless it is
-//             all that remains; where no piece can be made, the whole rest is forced on the least loaded
-//             rank, over its capacity. Everything stays home where the largest expert's load / the mean is
-//             below imbalance_threshold, where there are fewer assignments than ranks, and on one rank.
+// Method      Takes experts by decreasing load, equal loads by ascending id. Home takes what fits beside the
+//             home loads still to come; the rest goes, piece by piece, to the rank that is least loaded (work
+//             given and work to come, lowest rank first). A piece below min_segment is made only if it is all
+//             that remains; if no piece can be made, the whole rest is forced on the least loaded rank, over
+//             its capacity. Everything stays home if the largest load of an expert / the mean load of experts
+//             is below imbalance_threshold, if there are fewer assignments than ranks, and on one rank.
 // Cost        O(E B + S P) for S spilled pieces and B bytes in the largest load, O(E B + P + S log P) on many
 //             ranks; no allocation after the first call of a shape. At most 2 E + P segments with one home an
 //             expert.
@@ -16,8 +16,8 @@
 //             bound on transfers.
 // Options     capacity_factor, min_segment, imbalance_threshold. base_load counts as work already given, and
 //             in the total that sets the capacity; the imbalance test sees the experts' loads alone.
-// Copies      An expert with several homes counts as several experts with an even share each, taken one after
-//             the other at the place of the largest share.
+// Copies      An expert with several homes counts as several experts with an even share each. They are taken
+//             one after the other, in the order's position of the largest share.
 // Source      LLEP (arXiv 2601.17111), Algorithms 2-4; readings: docs/algorithms.md#least-loaded.
 #pragma once
 
@@ -50,7 +50,7 @@ class LeastLoaded final : public Planner {
   RankId lighter(RankId a, RankId b) const;
 
   struct LoadedExpert {
-    std::int64_t load;  // of its largest share
+    std::int64_t load;  // that of its largest share
     ExpertId expert;
   };
 

@@ -101,7 +101,7 @@ class Level::Search {
     if (const std::int64_t of_nodes = ideal_of_nodes(ideal); of_nodes > ideal) settle_at_worst(of_nodes);
   }
 
-  // The lowest worst rank load with no move across nodes, if every piece were possible.
+  // The lowest load of the worst rank without moves across nodes, if pieces of any size were possible.
   std::int64_t ideal_of_nodes(std::int64_t ideal) const {
     std::int64_t worst = ideal;
     for (std::size_t node = 0; node < links_->num_nodes(); ++node) {

@@ -21,10 +21,11 @@
 //             same min_segment, if least-loaded's plan fits the borrow slots. Least-loaded can be lower,
 //             because its last piece of an expert may be below min_segment; then its plan is taken. Where
 //             level does not plan, the worst rank / mean is below imbalance_threshold. With min_segment <= 1
-//             and enough slots, the worst rank is exactly the target. In other cases the lowest worst rank is
-//             not proven, and the fewest transfers never are: docs/algorithms.md#level has how often small
-//             instances get the best plan. Where links differ, the step is predicted to be no slower than
-//             without links, and no slower than under plain EP. The worst rank is never above plain EP's.
+//             and enough slots, the worst rank is exactly the target. In other cases the worst rank need not
+//             be the lowest possible; the number of transfers never need be: docs/algorithms.md#level has how
+//             often small instances get the best plan. Where links differ, the step is predicted to be no
+//             slower than under the plan made without links, and no slower than under plain EP. The worst
+//             rank is never above plain EP's.
 // Options     min_segment, imbalance_threshold, borrow_slots, links. base_load counts in a rank's load.
 // Copies      Shares move between an expert's copies first, which needs no transfer.
 // Source      Ours; docs/algorithms.md#level.

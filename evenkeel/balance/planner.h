@@ -72,8 +72,8 @@ double median_plan_us(Planner& planner, const Counts& counts, const LayerPlaceme
 
 // Predicts a step over links under a plan: its seconds, and the bytes that pass between nodes.
 struct PredictedStep {
-  double seconds = 0;                           // without rows where counts have no sources
-  std::optional<double> row_bytes_across = {};  // between nodes, one way; where counts have sources
+  double seconds = 0;                           // leaves rows out if counts have no sources
+  std::optional<double> row_bytes_across = {};  // between nodes, one way; set if counts have sources
   double weight_bytes_across = 0;               // in training with gradients
 };
 

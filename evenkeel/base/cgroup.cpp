@@ -44,7 +44,7 @@ std::vector<std::string> folders_up(const std::string& base, std::string path) {
   return folders;
 }
 
-// Applies one memory limit of a group. `files` of the used bytes are file cache, which counts as free.
+// Applies one memory limit of a group. Of the used bytes, `files` are file cache, which counts as free.
 void note_memory(CgroupLimits& limits, std::int64_t limit, std::optional<std::int64_t> used,
                  std::int64_t files) {
   take_least(limits.memory_bytes, limit);

@@ -48,7 +48,7 @@ class ParseError : public Error {
   ParseError(std::string file, std::string where, std::string why);
 };
 
-// A budget below the least that runs every routing of the shape.
+// A budget below the least one that every routing of the shape can run in.
 class BudgetTooSmall : public Error {
  public:
   BudgetTooSmall(std::int64_t given_bytes, std::int64_t least_bytes, std::string shape);

@@ -23,11 +23,11 @@ struct Rows {
   std::int64_t columns = 0;
   DataType type = DataType::f32;
 
-  operator ConstRows() const { return {data, rows, columns, type}; }  // NOLINT: a view of the same
+  operator ConstRows() const { return {data, rows, columns, type}; }  // NOLINT: a view of the same rows
 };
 
-// Rows numbered as one table but stored in two places. Rows from own_begin on, as many as own_index has, are
-// the rows own[own_index[i]] of the caller's table. All other rows lie one after another in `rest`.
+// Rows numbered as one table but stored in two memories. Row own_begin + i is row own_index[i] of the
+// caller's table `own`, for every index i of own_index. All other rows are one after another in `rest`.
 template <class Element>
 struct SplitTable {
   Element* own = nullptr;

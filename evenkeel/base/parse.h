@@ -17,7 +17,7 @@ inline constexpr std::int64_t kAnySize = std::numeric_limits<std::int64_t>::max(
 // A whole number in least..most.
 std::int64_t parse_whole(const std::string& argument, std::string_view text, std::int64_t least,
                          std::int64_t most);
-// A finite number, least or more and below `below`.
+// A finite number in [least, below).
 double parse_number(const std::string& argument, std::string_view text, double least, double below);
 // A decimal with at most three places, kept in thousandths without rounding.
 std::int64_t parse_thousandths(const std::string& argument, std::string_view text, std::int64_t least);

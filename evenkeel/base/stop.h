@@ -1,5 +1,5 @@
-// Stops reading that the caller no longer waits for. A thread sets its stop token once, and loops over large
-// inputs check it, so that the readers in between need not pass it on.
+// Stops reading that the caller no longer waits for. A thread sets its stop token once. The loops that read
+// large inputs check it, so that the functions in between need not pass it on.
 #pragma once
 
 #include <stop_token>

@@ -117,14 +117,14 @@ void BlockLoads::begin_plan() {
   at_home_.clear();
 }
 
-// Finds the experts that are not computed whole at their only home: those that the plan splits, and those of
-// several homes that one home computes alone.
+// Finds the experts that are not computed whole at an only home: those that the plan splits, and those that
+// have several homes but are computed whole at one of them.
 void BlockLoads::sort_experts(const StepPlan& plan) {
   segments_.reserve(plan.most_segments());
   const bool single_homes = placement_->has_single_homes();
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     const auto segments = plan.segments(expert);
-    // Most experts: whole at their only home.
+    // This is the case for most experts: computed whole at their only home.
     if (single_homes && segments.size() == 1 && segments.front().rank == placement_->owner(expert)) continue;
     if (plan.splits(expert, *placement_)) {
       split_.push_back({expert, segments_.size()});
@@ -195,9 +195,10 @@ PlanExperts BlockLoads::experts() const {
   return experts;
 }
 
-// For any part of the blocks: a rank's share of a split expert may be smaller there than its own assignments
-// to the expert, so more of them go elsewhere. Fewer of the tokens that chose the expert twice may stay. The
-// sum of positions here and elsewhere is at most that of all these blocks.
+// Of::any_part bounds every part of the blocks. In a part, a rank's share of a split expert may be smaller
+// than the rank's own assignments to that expert, so that more of these go elsewhere. Also, fewer of the
+// tokens that chose the expert twice may stay. The sum of positions here and elsewhere is at most that of all
+// these blocks.
 ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
   const Sums& from = sums(begin)[rank.offset()];
   const Sums& to = sums(end)[rank.offset()];
@@ -222,7 +223,7 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
     const std::int64_t kept = std::min(own, share);
     load.assignments_kept += kept;
     const bool these = of == Of::these;
-    // A part may keep none of them, which takes the most bytes.
+    // A part may keep none of these assignments, which takes the most bytes.
     if (these) load.own_split += kept;
     if (!these || kept > 0) ++load.own_runs;
     sent_on += these ? own - kept : own;

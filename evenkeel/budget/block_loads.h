@@ -7,9 +7,9 @@
 //          table alone and serve any number of plans. A plan then corrects them for the few experts that it
 //          places otherwise. Each sum is computed on first use, because cutting chunks needs few of the many
 //          block boundaries.
-// Cost     For each block boundary that is used, O(P^2) once a table, and O(P) once a plan for each expert
-//          that it splits or that has several homes. A query takes O(split experts). Reuses its memory. For
-//          one thread.
+// Cost     For each block boundary that is used: O(P^2) for each table; and for each plan, O(P) for each
+//          expert that the plan splits or that has several homes. A query takes O(split experts). Reuses its
+//          memory. For one thread.
 #pragma once
 
 #include <cstdint>
@@ -89,7 +89,7 @@ class BlockLoads {
     std::int64_t own_choosers = 0;    // its own part of whole_choosers
     std::int64_t visitors = 0;        // tokens of all ranks that chose an expert at home here
     std::int64_t own_visitors = 0;    // its own part of visitors
-    std::int64_t leavers = 0;  // its own tokens, once for each other rank where they chose a native expert
+    std::int64_t leavers = 0;  // its own tokens, once for each other rank whose native experts they chose
 
     // Adds (`times` 1) or removes (`times` -1) an expert here. `all` are all ranks' choices of it, `own` this
     // rank's.
@@ -147,8 +147,8 @@ class BlockLoads {
   const LayerPlacement* placement_ = nullptr;
   std::vector<std::int64_t> tokens_;  // by rank
   std::vector<Split> split_;
-  std::vector<Segment> segments_;      // of split_, one expert behind the other
-  std::vector<Whole> whole_;           // where experts have several homes
+  std::vector<Segment> segments_;      // those of split_, one expert after the other
+  std::vector<Whole> whole_;           // used if experts have several homes
   std::vector<std::uint8_t> at_home_;  // [ranks][split]
   std::vector<RankGroups> groups_;     // by rank
   std::vector<double> group_shares_;   // rank after rank

@@ -35,16 +35,17 @@ class BlockTable {
   std::span<std::int32_t> part(RankId rank) const {
     return numbers_.subspan(rank.offset() * rank_stride(), rank_stride());
   }
-  // Over a rank's tokens up to the end of a block. By expert: assignments() to it, and choosers(), the tokens
-  // that chose it once or more often.
+  // Both count over a rank's tokens up to the end of a block, for each expert: assignments() counts the
+  // assignments to it, choosers() the tokens that chose it at least once.
   std::span<std::int32_t> assignments(RankId rank, int block) const {
     return piece(rank, block, 0, experts_);
   }
   std::span<std::int32_t> choosers(RankId rank, int block) const {
     return piece(rank, block, experts_, experts_);
   }
-  // By rank: visitors() are the tokens that chose an expert at home there. home_assignments() and
-  // home_choosers() are the sums of assignments() and choosers() over the experts whose only home it is.
+  // Over the same tokens, for each home rank: visitors() counts the tokens that chose an expert at home
+  // there. home_assignments() and home_choosers() are the sums of assignments() and choosers() over the
+  // experts whose only home is that rank.
   std::span<std::int32_t> visitors(RankId rank, int block) const {
     return piece(rank, block, 2 * experts_, ranks_);
   }

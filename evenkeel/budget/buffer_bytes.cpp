@@ -34,7 +34,7 @@ std::int64_t BufferBytes::foreign(ChunkUse use, const ForeignLoad& foreign) cons
          foreign.gradients * shape_.gradient_bytes;
 }
 
-// A gradient that comes home counts in addition: it may not fit where the borrowed weights were.
+// A gradient that comes home is counted in addition, because it may not fit where the borrowed weights were.
 std::int64_t BufferBytes::in_transit_bytes(ChunkUse use, const ForeignLoad& load) const {
   const bool forward = use == ChunkUse::forward || use == ChunkUse::forward_kept;
   const std::int64_t more =

@@ -1,5 +1,5 @@
-// How many bytes a rank holds while it runs a chunk. Step decisions ask this. There are two models: known
-// buffers added up (buffer_bytes.h), and phases of measured size (phase_bytes.h).
+// How many bytes a rank holds while it runs a chunk, for the decisions about a step. There are two models:
+// one adds up known buffers (buffer_bytes.h), the other has phases of measured size (phase_bytes.h).
 #pragma once
 
 #include <cstdint>
@@ -58,8 +58,8 @@ class ByteModel {
   // Bytes that a kept chunk holds until backward.
   virtual std::int64_t held(const ChunkLoad& load) const = 0;
 
-  // Lets products use more than their least workspace in a step with so many bytes to spare. Must be the same
-  // on all ranks.
+  // Lets products use more than their least workspace in a step that has `spare_bytes` to spare. The number
+  // must be the same on all ranks.
   virtual void give_workspace(std::int64_t /*spare_bytes*/) {}
   virtual Workspaces workspaces() const { return {}; }
 };

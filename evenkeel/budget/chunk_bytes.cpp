@@ -59,9 +59,9 @@ std::int64_t results_at_once(const ChunkShape& shape, std::int64_t positions, st
   return std::min(positions, std::max<std::int64_t>(kRunRows * runs, shape.top_k));
 }
 
-// Each number is the largest possible, though they exclude one another: either all positions are here, or all
-// rows of the rank's own tokens are elsewhere. An assignment is here or elsewhere, so positions of both kinds
-// together are never more than those here.
+// Each number is the largest possible one, although not all can be reached together: either all positions are
+// here, or all rows of the rank's own tokens are elsewhere. An assignment is here or elsewhere, so
+// positions_here also bounds the positions of both kinds together.
 ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens, const PlanExperts& experts) {
   ChunkLoad load;
   load.tokens = tokens;

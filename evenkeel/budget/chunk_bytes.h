@@ -23,14 +23,14 @@ struct Workspaces {
 // The numbers that the bytes depend on, besides the routing.
 struct ChunkShape : ExchangeShape {
   int num_experts = 1;
-  std::int64_t saved_bytes = 0;           // activations that backward needs, a position
-  std::int64_t saved_margin_bytes = 0;    // once a chunk, behind its activations
+  std::int64_t saved_bytes = 0;           // activations that backward needs, for each position
+  std::int64_t saved_margin_bytes = 0;    // once for each chunk, behind its activations
   std::int64_t weight_bytes = 0;          // of one expert
   std::int64_t row_outputs = 0;           // numbers that an expert's products give for a row
   std::int64_t arrival_bytes = 0;         // buffer in which a borrowed expert's weights arrive
   std::int64_t forward_weight_bytes = 0;  // a borrowed expert's weights, as a pass keeps them
   std::int64_t backward_weight_bytes = 0;
-  std::int64_t recompute_weight_bytes = 0;  // on top of backward's, where nothing was saved
+  std::int64_t recompute_weight_bytes = 0;  // in addition to backward's, if nothing was saved
   std::int64_t gradient_bytes = 0;          // of another rank's expert, in f32
   Workspaces workspace;                     // the least, or what with_workspaces() gave
   Workspaces most_workspace;                // more makes no product faster
@@ -40,15 +40,15 @@ struct ChunkShape : ExchangeShape {
 // The shape with larger workspaces, for a step that has `spare_bytes` more than its least bytes.
 ChunkShape with_workspaces(const ChunkShape& least, std::int64_t spare_bytes);
 
-// Bytes of the saved activations of so many positions of a chunk.
+// Bytes of the saved activations of `positions` positions of a chunk.
 std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions);
 
 // How many results are held at a time, out of a rank's own `positions` at experts that the plan splits.
 // `runs` is the number of these experts.
 std::int64_t results_at_once(const ChunkShape& shape, std::int64_t positions, std::int64_t runs);
 
-// What a plan says whatever the routing: the most experts that a rank computes, and whether any expert may be
-// split over ranks or computed away from its homes.
+// What is known of a plan whatever the routing: the most experts that a rank computes, and whether any expert
+// may be split over ranks or computed away from its homes.
 struct PlanExperts {
   std::int64_t of_rank = std::numeric_limits<std::int64_t>::max();  // capped at the number of experts
   bool split = true;

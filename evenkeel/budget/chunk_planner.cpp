@@ -6,9 +6,9 @@ namespace evenkeel {
 
 namespace {
 
-// The largest value in [low, high] for which `holds` is true. It must then be true for all smaller values;
-// for `low` this is assumed. Searches around `guess`, clamped to (low, high], in doubling steps, then by
-// bisection.
+// The largest value in [low, high] for which `holds` is true. If `holds` is true for a value, it must be true
+// for all smaller ones; for `low` it is assumed to be true. Searches around `guess`, clamped to (low, high],
+// in doubling steps, then by bisection.
 template <class Integer, class Predicate>
 Integer largest(Integer low, Integer high, Integer guess, const Predicate& holds) {
   bool held = false, failed = false;

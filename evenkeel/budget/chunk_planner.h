@@ -1,11 +1,11 @@
 // Cuts a step into chunks that fit every rank.
 //
 // Problem    Given each rank's limit, cut the step's tokens into the fewest chunks, the same on all ranks.
-// Method     From the left, each chunk as long as it fits. A chunk is a run of blocks; a block that does not
-//            fit whole is cut into equal parts that fit under any routing.
-// Guarantee  Every chunk fits, whatever the routing, if one token a rank fits. Where the plan splits no
-//            expert, no cut into whole blocks that fit has fewer chunks, because every part of a run that
-//            fits also fits. Where it splits experts, a part may take slightly more than the whole
+// Method     From the left, makes each chunk as long as will fit. A chunk is a run of blocks; a block that
+//            does not fit whole is cut into equal parts that fit under any routing.
+// Guarantee  Every chunk fits, whatever the routing, if one token a rank fits. If the plan splits no expert,
+//            the chunks are the fewest of any cut into whole blocks that fit, because every part of a run
+//            that fits also fits. If it splits experts, a part may take slightly more than the whole
 //            (assignments that stay come first, and a part may have too few of them). In three of 82,100
 //            random cases a cut with fewer chunks existed.
 // Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7; the rule for cutting
@@ -26,7 +26,7 @@ struct Chunk {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   bool kept = false;      // tables, rows and activations stay for backward
-  bool plain_ep = false;  // runs as plain EP, where chunks have plans of their own
+  bool plain_ep = false;  // runs as plain EP; set only if chunks have plans of their own
 
   std::int64_t first_token(std::int64_t tokens, std::int64_t units) const { return tokens * begin / units; }
   std::int64_t end_token(std::int64_t tokens, std::int64_t units) const { return tokens * end / units; }

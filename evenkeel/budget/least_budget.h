@@ -17,12 +17,12 @@ namespace evenkeel {
 // as many are used, and so on. A single block needs no arena memory.
 inline constexpr int kStepBlocks = 32;
 
-// Arena bytes of a table of so many blocks.
+// Arena bytes of a table of `blocks` blocks.
 std::int64_t block_table_bytes(const ChunkShape& shape, int blocks);
 
 struct BudgetShape {
   ChunkShape chunk;
-  std::int64_t max_tokens = 4096;  // that a rank brings to a step
+  std::int64_t max_tokens = 4096;  // the most tokens that a rank brings to a step
   // The most steps that wait for backward at one time, over all layers of the arena.
   int states_in_flight = 1;
   // The most experts at home on a rank, copies included; capped at the number of experts.
@@ -34,9 +34,9 @@ struct BudgetShape {
 
 // Bytes that a step needs besides the states that wait for backward.
 std::int64_t least_step_bytes(const BudgetShape& shape);
-// The least bytes that these states hold.
+// The least bytes that the states that wait for backward hold.
 std::int64_t least_state_bytes(const BudgetShape& shape);
-// The least budget of an arena: both together.
+// The least budget of an arena: the sum of the two functions above.
 std::int64_t least_budget(const BudgetShape& shape);
 
 }  // namespace evenkeel

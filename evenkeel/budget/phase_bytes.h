@@ -15,7 +15,7 @@ namespace evenkeel {
 
 // Bytes that one token, assignment, position or expert takes on its rank in one phase of a chunk.
 struct PhaseBytes {
-  std::int64_t per_token = 0, per_assignment = 0;  // of this rank's
+  std::int64_t per_token = 0, per_assignment = 0;  // of this rank's tokens
   std::int64_t per_sent = 0, per_received = 0;     // positions, to and from other ranks
   std::int64_t per_position = 0;                   // computed here
   std::int64_t per_borrowed = 0, per_lent = 0;     // experts; lent once for each borrower

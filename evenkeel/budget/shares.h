@@ -2,9 +2,9 @@
 // proportions.
 //
 // Rule     An expert's first n assignments, in the order of chunks, are divided over its segments in turn.
-//          Segment i gets floor(n_i q_i / Q_i): n_i assignments are left by the segments before it, q_i is
-//          its size, and Q_i is its size plus that of all segments after it. Every share grows with n, and at
-//          n = load it equals the segment.
+//          Segment i gets floor(n_i q_i / Q_i). Here n_i assignments are left by the segments before it, q_i
+//          is its size, and Q_i is its size plus that of all segments after it. Every share grows with n, and
+//          at n = load it equals the segment.
 // Result   The chunks' segments add up to the step's, and a part of a chunk never puts more on a rank than
 //          the chunk does.
 #pragma once

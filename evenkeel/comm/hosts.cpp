@@ -10,7 +10,7 @@
 namespace evenkeel {
 
 std::vector<int> host_of_rank(Communicator& comm) {
-  using Name = std::array<char, 256>;  // longer than any host's
+  using Name = std::array<char, 256>;  // longer than any host's name
   Name mine{};
   gethostname(mine.data(), mine.size() - 1);
   std::vector<Name> hosts;

@@ -25,7 +25,7 @@ struct OperationRecord : MessageTraffic {
   std::string name;
   std::int64_t calls = 0;
   // Time that the rank's thread spent on the operation, on a CpuStream. Copying uses CPU time; waiting for
-  // peers does not. The two clocks differ a little.
+  // peers does not. The wall clock and the CPU clock differ a little.
   double wall_seconds = 0;
   double cpu_seconds = 0;
   double wait_seconds() const { return std::max(0.0, wall_seconds - cpu_seconds); }

@@ -3,7 +3,7 @@
 //
 // Method  One block. Placement, loads and all that decisions need lie in its shared memory. All threads share
 //         the work over experts, slots and moves; one warp makes the greedy decisions.
-// Cost    A launch and a read of the counts; for level and least-loaded also some hundred instructions a
+// Cost    A launch and a read of the counts; for level and least-loaded also a few hundred instructions a
 //         move.
 // Limits  Fewer than 2^30 assignments a step, base loads included; docs/cuda.md#planning.
 // Source  docs/algorithms.md.

@@ -149,8 +149,9 @@ class ExcessMatcher : private MatchState {
     return from && try_flow(*from, to, excess(*from));
   }
 
-  // No single slot closes either side: the slot with the most to give gives it, if possible to a rank that
-  // gets nothing from `from` yet. What remains to be moved stays large enough for a move.
+  // For the case that no single slot closes either side. The slot that can give the most gives it, if
+  // possible to a rank that gets nothing from `from` yet. What remains to be moved stays large enough for a
+  // move.
   bool split(RankId from, RankId to) {
     const std::int64_t wanted = std::min(excess(from), spare(to));
     std::optional<SlotId> best;
@@ -164,8 +165,8 @@ class ExcessMatcher : private MatchState {
     return best.has_value();
   }
 
-  // `to`, which has the most spare capacity; if `from` sends to it already, another rank that keeps no small
-  // spare capacity.
+  // Returns `to`, which has the most spare capacity. If `from` already sends to it, prefers another rank, one
+  // that is not left with a small spare capacity.
   RankId split_target(RankId from, RankId to, std::int64_t amount) const {
     if (!sends_to(from, to)) return to;
     for (std::optional<RankId> r = to; r && spare(*r) >= amount;) {

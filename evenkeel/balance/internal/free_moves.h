@@ -2,8 +2,8 @@
 //
 // Problem     Where experts have several homes, take as much load as possible off ranks above a target, by
 //             moving it between copies.
-// Method      Shortest augmenting paths over ranks: a rank passes work of an expert to another of its homes,
-//             which may pass on another expert's.
+// Method      Shortest augmenting paths over ranks: a rank passes some work of an expert to another home of
+//             that expert, which may in turn pass on some work of another expert.
 // Cost        O(P + S) a path for S slots. Ranks from which no path was found are not searched again. No cost
 //             where every expert has one home.
 // Guarantee   What stays above the target cannot be moved between copies to ranks below it.
@@ -83,7 +83,7 @@ class FreeMoves {
   std::vector<Step> reached_by_;  // [P]
   std::vector<bool> reached_;     // [P]
   std::vector<bool> exhausted_;   // [P], no path from there ends in spare capacity, nor will one later
-  std::vector<RankId> queue_;     // the last one found has spare capacity
+  std::vector<RankId> queue_;     // of the search; the rank found last has spare capacity
 };
 
 }  // namespace evenkeel::internal

@@ -1,5 +1,5 @@
-// Predicts the time of a step under a plan where links differ, in whole picoseconds, so that every rank
-// predicts the same.
+// Predicts the time of a step under a plan, for links that differ. Times are whole picoseconds, so that every
+// rank predicts the same.
 //
 // Problem     Compute step_seconds() (cost/spill_costs.h) for a plan and its deal, to compare plans.
 // Method      Rows to experts at home are added up by port once a step. For each plan, only rows to experts
@@ -36,17 +36,18 @@ class LinkTimes {
   std::span<const RankId> ranks_of(std::size_t node) const { return ranks_of_[node]; }
   std::size_t num_nodes() const { return ranks_of_.size(); }
 
-  // Sets the step that of() predicts. The arguments must live as long as of() is called.
+  // Sets the step that of() predicts. The arguments must outlive the calls of of().
   void read(const Counts& counts, const LayerPlacement& placement, std::span<const std::int64_t> base_load);
   Picoseconds of(const StepPlan& plan);
-  // Rows of an expert that stay in their node if `rank` computes so many of its assignments, times the ratio
-  // by which links across nodes are slower.
+  // The rows of an expert that stay in their node if `rank` computes `count` of its assignments. They are
+  // multiplied by how many times slower links across nodes are.
   std::int64_t kept_in_node(ExpertId expert, RankId rank, std::int64_t count) const {
     return slower_ * std::min({most_rows, count, node_rows_[node(rank) * num_experts_ + expert.offset()]});
   }
 
  private:
-  // Items that pass the ports of ranks to their nodes, and of network interfaces to other nodes.
+  // How many items pass each port: the ports from ranks to their nodes, and those from network interfaces to
+  // other nodes.
   struct Ports {
     std::vector<std::int64_t> sent, received, left, reached;
 
@@ -86,7 +87,7 @@ class LinkTimes {
   // Scratch of of().
   Ports ports_;
   SplitDeal deal_;
-  std::vector<std::int64_t> sends_, receives_;  // [P] borrowed experts
+  std::vector<std::int64_t> sends_, receives_;  // [P] numbers of borrowed experts
 };
 
 }  // namespace evenkeel::internal

@@ -23,7 +23,7 @@
 
 namespace evenkeel::internal {
 
-// `amount` assignments of a slot's expert to a rank that is not its home: one transfer.
+// Sends `amount` assignments of a slot's expert to a rank that is not its home: one transfer.
 struct Move {
   SlotId slot;
   RankId to;
@@ -88,8 +88,8 @@ class RankSet {
   }
 
   Ranks ranks_;
-  std::vector<Ranks::iterator> held_;   // [P], of the ranks in the set
-  std::vector<Ranks::node_type> idle_;  // [P], empty for those
+  std::vector<Ranks::iterator> held_;   // [P], for ranks in the set
+  std::vector<Ranks::node_type> idle_;  // [P], for ranks not in the set, else empty
 };
 
 // Finds the moves from one rank to another: a hash table by pair of ranks.
@@ -107,7 +107,7 @@ class MovePairs {
     used_.clear();
     before_.clear();
   }
-  // The table place of a pair, added if new; it may change when the next pair is asked for.
+  // The index of a pair's table entry, which is added if new. The index may change in the next call.
   std::size_t place_of(RankId from, RankId to) {
     if (2 * (used_.size() + 1) > places_.size()) grow();
     const std::size_t at = find(key(from, to));
@@ -154,7 +154,7 @@ class MovePairs {
   }
 
   std::vector<Place> places_;      // their number is a power of two
-  std::vector<std::size_t> used_;  // indices of places in use
+  std::vector<std::size_t> used_;  // indices of entries in use
   std::vector<std::uint32_t> before_;
 };
 
@@ -164,8 +164,8 @@ class MatchState {
 
   explicit MatchState(std::size_t many_ranks) : many_ranks_(many_ranks) {}
 
-  // An upper bound: a move uses up a slot, or closes a rank's balance or changes its sign, which happens to a
-  // rank only a few times.
+  // An upper bound on the number of moves. A move uses up a slot, closes a rank's balance, or changes the
+  // sign of a balance; the last two happen to a rank only a few times.
   static constexpr std::size_t most_moves(std::size_t slots, std::size_t ranks) { return slots + 8 * ranks; }
 
   void reserve(std::size_t slots, std::size_t ranks) {
@@ -243,7 +243,7 @@ class MatchState {
     return last_that<kind>([&](RankId, std::int64_t number) { return number > best && number <= value; },
                            best);
   }
-  // The next one in order of numbers, then of ranks.
+  // The next rank of the kind, in order of numbers, then of ranks.
   template <Kind kind>
   std::optional<RankId> after(RankId rank) const {
     if (many_) return sets_[static_cast<std::size_t>(kind)].after(rank);
@@ -332,8 +332,8 @@ class MatchState {
     return number<kind>(r) > 0;
   }
 
-  // Scans the open ranks: each that is better than the best so far replaces it. Returns the last; `best`
-  // becomes its number.
+  // Scans the open ranks; a rank that is better than the best so far replaces it. Returns the best rank;
+  // `best` becomes its number.
   template <Kind kind, class IsBetter>
   std::optional<RankId> last_that(const IsBetter& is_better, std::int64_t& best) const {
     constexpr RankId kNone(-1);
@@ -375,11 +375,11 @@ class MatchState {
   bool moves_listed_ = false;            // of_rank_ is up to date
   std::vector<std::uint32_t> first_of_;  // [P + 1] into of_rank_
   std::vector<std::uint32_t> of_rank_;   // moves that begin or end at a rank, in order
-  bool limited_ = false;                 // by borrow_slots_
+  bool limited_ = false;                 // borrow_slots_ is a limit
   std::int64_t borrow_slots_ = kUnlimitedSlots;
-  std::vector<std::int64_t> borrowed_;  // [P] where limited, moves that end at a rank
+  std::vector<std::int64_t> borrowed_;  // [P] if limited_: the number of moves that end at a rank
   std::size_t many_ranks_;
-  std::array<RankSet, 4> sets_;  // of many ranks, by kind
+  std::array<RankSet, 4> sets_;  // by kind; used with many ranks
 };
 
 }  // namespace evenkeel::internal

@@ -15,8 +15,8 @@ namespace evenkeel::internal {
 void require_step_input(const Counts& counts, const LayerPlacement& placement,
                         std::span<const std::int64_t> base_load);
 
-// The share of one copy: assignments are divided evenly, and the first copies take one more where they do not
-// divide.
+// The share of one copy: assignments are divided evenly; if a remainder is left, the first copies take one
+// more.
 constexpr std::int64_t copy_share(std::int64_t load, std::size_t copies, std::size_t copy) {
   const auto n = static_cast<std::int64_t>(copies);
   if (n == 1) return load;

@@ -28,7 +28,7 @@ struct Part {
   int color = 0;
   std::vector<int> members;  // their ranks in the parent
   int me = 0;                // this rank's index in `members`
-  std::int64_t number = 0;   // the largest that any rank of the parent proposed
+  std::int64_t number = 0;   // the largest number that any rank of the parent proposed
 };
 
 template <class Group, class Operation>
@@ -116,7 +116,7 @@ class MessageCommunicator : public Communicator {
 
   std::shared_ptr<Group> group_;
   int me_;
-  std::vector<std::unique_ptr<Operation>> operations_;  // the most that were pending at once, or kUsual
+  std::vector<std::unique_ptr<Operation>> operations_;  // as many as were ever pending at once, or kUsual
 };
 
 }  // namespace evenkeel::internal

@@ -39,7 +39,7 @@ double grace_seconds(double deadline_seconds) {
 
 }  // namespace
 
-// While it lives, this rank tells others whom it waits for.
+// While a Wait exists, its rank tells others whom it waits for.
 class MpiRoot::Wait {
  public:
   Wait(MpiRoot& root, const Awaited* awaited)
@@ -161,7 +161,7 @@ void MpiRoot::wait(MpiOperation& operation) {
   std::size_t open = operation.open();
   for (unsigned polls = 0;; ++polls) {
     const bool done = operation.test();
-    // Also when done: a message may have come from a rank whose bytes were already invalid.
+    // Reads notices also when done: a message may have come from a rank whose bytes were already invalid.
     if (done || polls % kPollsToANotice == 0) receive_notices();
     if (!cause_ && !done && (wait.is_too_long() || awaits_one_who_left(operation)))
       report_culprit(operation.name());
@@ -371,7 +371,7 @@ void MpiRoot::report_culprit(const char* name) {
   abort(cause, unresponsive);
 }
 
-// The lowest rank that waits too; it reports for all.
+// The lowest rank that also waits; it reports for all.
 int MpiRoot::reporting_rank() const {
   for (int peer = 0; peer < rank_; ++peer)
     if (const auto& answer = peers_[static_cast<std::size_t>(peer)].answer; answer && answer->waits)

@@ -11,9 +11,9 @@
 // Sums      all_reduce gathers and then reduces in rank order, so that all ranks get the same bits.
 // Deadline  A wait on the host that outlasts the deadline asks the ranks, through control, how many
 //           operations they have handed over. A rank that does not answer within control's own deadline is
-//           blamed; if all answer, the one that handed over the fewest.
-// Errors    As for every communicator: the first cause on every rank, and it cannot be undone. A wait polls
-//           control and NCCL's own errors; aborting stops NCCL's running kernels.
+//           blamed; if all answer, the rank that handed over the fewest is blamed.
+// Errors    As with every communicator, all ranks get the first cause, and an abort cannot be undone. A wait
+//           polls control and NCCL's own errors; aborting stops NCCL's running kernels.
 #pragma once
 
 #include <memory>

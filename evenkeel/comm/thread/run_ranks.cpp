@@ -35,8 +35,8 @@ void check(int ranks, const ThreadOptions& options) {
   }
 }
 
-// Returns what the body threw, after all other ranks were told. Never throws, not even without memory: that
-// would end the process.
+// Returns what the body threw, after all other ranks were told. Never throws, not even if memory runs out,
+// because an exception here would end the process.
 std::exception_ptr run_one(const std::shared_ptr<Group>& group, int rank,
                            const std::function<void(Communicator&)>& body) noexcept {
   World& world = group->world();

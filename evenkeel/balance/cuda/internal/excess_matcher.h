@@ -1,8 +1,8 @@
 // ExcessMatcher (balance/internal/excess_matcher.h) on lanes: the same moves in the same order.
 //
-// Method  Plain steps are taken in registers. For any other step, each scan over ranks, slots or moves is one
-//         search over lanes. A step is first found and then carried out in one place, so that the loop is
-//         small.
+// Method  Plain steps (plain_steps.h) are taken in registers. For any other step, each scan over ranks, slots
+//         or moves is one search over lanes. A step is first found and then carried out in one place, so that
+//         the loop is small.
 // Cost    A step that is not plain takes about twenty accesses of shared memory one after the other, for any
 //         P up to 64.
 #pragma once
@@ -144,8 +144,8 @@ class ExcessMatcher {
     const std::int32_t piece = all_.lesser(all_.rest[slot], wanted);
     return all_.is_small(wanted - piece) ? wanted - all_.small : piece;
   }
-  // The piece goes to the rank with the most spare capacity. Where that rank gets something from the sender
-  // already, it goes to another one if one suits.
+  // The piece goes to the rank with the most spare capacity. If that rank already gets something from the
+  // sender, the piece goes to another suitable rank, if there is one.
   EVENKEEL_HOST_DEVICE Flow split(const Pair& pair) const {
     const int slot = all_.best_slot(pair.from, [&](int s) {
       const std::int32_t piece = piece_of(s, pair.amount);

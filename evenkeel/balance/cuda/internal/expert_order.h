@@ -1,4 +1,5 @@
-// Experts by decreasing load, equal loads by ascending id: each expert counts those before it.
+// Orders experts by decreasing load, and equal loads by ascending id. An expert's position is found by
+// counting the experts before it.
 //
 // Cost  O(E^2 / lanes), two microseconds for 384 experts on a block; no data moves.
 #pragma once

@@ -1,6 +1,5 @@
-// Free moves (balance/internal/free_moves.h): work moves between the copies of an expert. One lane makes
-// breadth-first searches in the order of the host's, because only placements with redundant experts need
-// them.
+// Free moves (balance/internal/free_moves.h): work moves between the copies of an expert. A single lane makes
+// the breadth-first searches, in the host's order: only placements with redundant experts need them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@ namespace evenkeel::cuda {
 
 class FreeMoves {
  public:
-  // `queue` has 3 P places. level() changes the slots' shares and, with them, the loads of ranks.
+  // `queue` has 3 P entries. level() changes the slots' shares and, with them, the loads of ranks.
   EVENKEEL_HOST_DEVICE FreeMoves(const Homes& homes, Array share, Array load, Array queue,
                                  std::int32_t target)
       : homes_(homes), share_(share), load_(load), queue_(queue), target_(target) {}

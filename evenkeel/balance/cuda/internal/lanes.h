@@ -3,8 +3,8 @@
 //
 // Contract  In searches, control flow and all values are the same on all lanes, except inside the functions
 //           that are passed in. once() and for_each() begin and end with a sync().
-// Rolled    Loops here are not unrolled. Most run once or twice, and each is inlined wherever it is used;
-//           code that runs once costs most when it is fetched.
+// Rolled    Loops here are not unrolled. Most run once or twice, and each is inlined wherever it is used.
+//           Code that runs only once spends most of its time on being fetched.
 #pragma once
 
 #include <cstdint>

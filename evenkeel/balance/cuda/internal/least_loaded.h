@@ -16,8 +16,8 @@ namespace evenkeel::cuda {
 template <class Lanes>
 class LeastLoaded {
  public:
-  // On entry buffers.committed holds base loads and home loads, and buffers.kept the shares of slots. kept
-  // becomes what stays.
+  // On entry buffers.committed holds base loads and home loads, and buffers.kept the shares of slots. On
+  // return buffers.kept holds what stays on each slot.
   EVENKEEL_HOST_DEVICE LeastLoaded(const Lanes& lanes, PlannerBuffers& buffers, std::int32_t capacity,
                                    std::int32_t min_segment)
       : lanes_(lanes),
@@ -45,7 +45,7 @@ class LeastLoaded {
   EVENKEEL_HOST_DEVICE bool is_over(int slot) const {
     return buffers_.kept[slot] > 0 && buffers_.committed[homes_.slot_rank[slot]] > capacity_;
   }
-  // On one lane.
+  // Runs on one lane.
   EVENKEEL_HOST_DEVICE bool spills(int expert) const {
     for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)
       if (is_over(homes_.copies[i])) return true;
@@ -56,7 +56,7 @@ class LeastLoaded {
     const int home = homes_.slot_rank[slot];
     const std::int32_t share = buffers_.kept[slot];
     const std::int32_t at_home = capacity_ - (buffers_.committed[home] - share);
-    // Below the share, because the home is above capacity.
+    // `kept` is below the share, because the home is above capacity.
     const std::int32_t kept = at_home < 0 ? 0 : at_home;
     lanes_.once([&] {
       buffers_.kept[slot] = kept;

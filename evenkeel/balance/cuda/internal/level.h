@@ -18,7 +18,7 @@ class Level {
 
   // Fills buffers.best with the best matching's moves; returns its worst rank load.
   EVENKEEL_HOST_DEVICE std::int32_t search_worst(std::int32_t ideal) {
-    // The worst rank without any move.
+    // The load of the worst rank without any move.
     std::int32_t best = lanes_.max(ranks(), [&](int r) { return buffers_.home_load[r]; });
     buffers_.best.count = 0;
     std::int32_t failed = ideal;

@@ -1,8 +1,9 @@
-// Which expert of a rank a move takes (balance/internal/local_rows.h), on lanes.
+// Chooses which expert of a rank a move takes (balance/internal/local_rows.h), on lanes.
 //
-// Method  Where experts have one home each, moves of different senders do not affect each other. So each warp
-//         takes one sender and looks at no move of another, whose slot may be changing. Each lane checks for
-//         one move whether another slot gives enough. For a move that has such slots, all lanes compare them.
+// Method  If experts have one home each, moves of different senders do not affect each other. So each warp
+//         takes one sender and does not look at the moves of other senders, whose slots may be changing. Each
+//         lane checks for one move whether another slot gives enough. For a move that has such slots, all
+//         lanes compare them.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@ namespace evenkeel::cuda {
 template <class Lanes>
 class LocalRows {
  public:
-  // `counts` [P][E]; buffers.rest is what stays of each slot beside the moves in buffers.best. `senders` are
-  // the senders of these moves. Only moves of the sender `own` are taken; -1: all.
+  // `counts` is [P][E]; buffers.rest is what the moves in buffers.best leave on each slot. `senders` are the
+  // senders of these moves. Takes only the moves of the sender `own`, or all moves if `own` is -1.
   EVENKEEL_HOST_DEVICE LocalRows(const Lanes& lanes, PlannerBuffers& buffers, const std::int32_t* counts,
                                  const Array& senders, int own)
       : lanes_(lanes),
@@ -49,7 +50,7 @@ class LocalRows {
                        fewest = buffers_.least[slot];  // both loads in flight at once
     return slot != given_by && rest >= amount && amount >= fewest;
   }
-  // On one lane.
+  // Runs on one lane.
   EVENKEEL_HOST_DEVICE bool has_other(int move) const {
     const int slot = moves_.slot[move], home = homes_.slot_rank[slot];
     const std::int32_t amount = moves_.amount[move];
@@ -60,7 +61,7 @@ class LocalRows {
     return has;
   }
 
-  // On all lanes; false if no slot is better.
+  // Runs on all lanes; false if no slot is better.
   EVENKEEL_HOST_DEVICE bool improve_one(int move) {
     const int slot = moves_.slot[move], to = moves_.to[move];
     const std::int32_t amount = moves_.amount[move];

@@ -1,6 +1,6 @@
-// Repair of a matching (balance/internal/excess_matcher.h) on lanes: settles differences too small for a
-// piece of their own. It changes the amount of an existing transfer, routes a transfer through another rank,
-// or swaps.
+// Repair of a matching (balance/internal/excess_matcher.h) on lanes: settles differences that are too small
+// for a piece of their own. A repair changes the amount of an existing transfer, routes a transfer through
+// another rank, or swaps pieces.
 #pragma once
 
 #include <cstdint>

@@ -15,14 +15,14 @@ template <class Lanes>
 class MatchState {
  public:
   // Moves `amount` of a slot's share to a rank, which changes the balances of that rank and of the sender.
-  // Empty without a slot.
+  // Empty if it has no slot.
   struct Flow {
     int slot = -1;
     int to = -1;
     std::int32_t amount = 0;
     EVENKEEL_HOST_DEVICE explicit operator bool() const { return slot >= 0; }
   };
-  // An amount to move from rank to rank. Empty without a sender.
+  // An amount to move from rank to rank. Empty if it has no sender.
   struct Pair {
     int from = -1;
     int to = -1;
@@ -30,8 +30,8 @@ class MatchState {
     EVENKEEL_HOST_DEVICE explicit operator bool() const { return from >= 0; }
   };
 
-  // The caller fills buffers.committed with the balances, above 0 an excess, below 0 spare capacity; and
-  // buffers.rest with what of each slot's share has not moved.
+  // The caller fills buffers.committed with the balances (above 0 an excess, below 0 spare capacity), and
+  // buffers.rest with the part of each slot's share that has not moved.
   EVENKEEL_HOST_DEVICE MatchState(const Lanes& searching, PlannerBuffers& buffers, std::int32_t min_segment)
       : lanes(searching),
         homes(buffers.homes),
@@ -54,11 +54,11 @@ class MatchState {
     const std::int32_t left = rest[slot], fewest = least[slot];  // both loads in flight at once
     return left >= amount && amount >= fewest;
   }
-  // On one lane.
+  // Runs on one lane.
   EVENKEEL_HOST_DEVICE bool has_slot(int from, std::int32_t amount, int except = -1) const {
     return any_slot(from, [&](int s) { return s != except && gives(s, amount); });
   }
-  // On one lane. Never stops early, so that all loads of the predicate are in flight at once.
+  // Runs on one lane. Never stops early, so that all loads of the predicate are in flight at once.
   template <class Predicate>
   EVENKEEL_HOST_DEVICE bool any_slot(int rank, const Predicate& holds) const {
     const int end = homes.slot_begin[rank + 1];

@@ -1,9 +1,9 @@
 // The plain steps of a matching. While no balance is small and a single slot can close a balance, the largest
 // excess goes to the largest spare capacity from the tightest slot. Usually all steps are plain.
 //
-// Method  A lane keeps the balances of its ranks in registers. Slots are divided over lanes by their place
-//         within their rank, and only its lane reads and writes the rest of a slot. Lanes wait for one
-//         another only in reductions, and publish their balances once, at the end.
+// Method  A lane keeps the balances of its ranks in registers. Slots are divided over lanes by their position
+//         within their rank. What is left on a slot is read and written only by the slot's lane. Lanes wait
+//         for one another only in reductions, and publish their balances once, at the end.
 // Cost    Two reductions, two votes and two reads of shared memory a step, one after the other.
 #pragma once
 

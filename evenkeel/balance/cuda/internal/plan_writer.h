@@ -1,7 +1,7 @@
 // Writes a step plan (segments, transfers, rank loads) from what stays on slots and what moves.
 //
-// Method  The places of a move's segment and transfer follow from the moves before it. Several lanes a move
-//         count these. Nothing is read back from the plan.
+// Method  The positions of a move's segment and transfer in the plan follow from the moves before it. For
+//         each move, several lanes count these. Nothing is read back from the plan.
 // Cost    O((E + P + S + M^2) / lanes) for M moves.
 #pragma once
 
@@ -12,14 +12,14 @@
 
 namespace evenkeel::cuda {
 
-// The order of segments in a plan. Least-loaded writes copy by copy, experts by load; level all copies of an
-// expert first, experts by id.
+// The order of segments in a plan. Least-loaded takes experts by load, and writes the moves of each copy
+// after that copy. Level takes experts by id, and writes all copies of an expert before its moves.
 enum class GivingOrder { by_copy, copies_first };
 
 // A planner's decision: the assignments that stay on slots, and the moves.
 struct Draft {
   Array rest;      // [S], what stays on slots
-  MoveList moves;  // beside it
+  MoveList moves;  // not counted in `rest`
   GivingOrder order;
   MoveList spare;  // its arrays are free to use
 };
@@ -160,7 +160,7 @@ class PlanWriter {
     }
   }
 
-  // Counts the transfers before a move's, at every step-th move.
+  // Counts the transfers that come before this move's, looking at every step-th move.
   EVENKEEL_HOST_DEVICE void find_place(int move, int first, int step) const {
     if (!is_transfer(move)) return;
     const int expert = owner_[move];
@@ -190,8 +190,9 @@ class PlanWriter {
   const Array loads_;      // [P]
   const Array borrowed_;   // [P]
   const Array transfers_;  // [1]
-  // By move. owner_: the expert, -1 for none. ahead_, start_: the segments of this expert's moves before it,
-  // and their assignments. is_none_: above 0 where it is no transfer. place_: the transfers before it.
+  // One entry for each move. owner_: its expert, -1 for none. ahead_, start_: the number of the expert's
+  // moves whose segments come before this move's, and their assignments. is_none_: above 0 if the move is no
+  // transfer. place_: the number of transfers before this move's.
   const Array owner_;
   const Array ahead_;
   const Array start_;

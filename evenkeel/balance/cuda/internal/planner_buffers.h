@@ -50,7 +50,7 @@ class ArrayCarver {
 };
 
 // The moves of a planner, in the order in which it made them: each sends part of a slot's share to another
-// rank. The arrays have `capacity` places and are shared by all lanes. Each lane has this object for itself,
+// rank. The arrays have `capacity` entries and are shared by all lanes. Each lane has this object for itself,
 // with the same values.
 struct MoveList {
   Array slot;
@@ -71,7 +71,7 @@ struct MoveList {
     ++count;
   }
 
-  // On one lane.
+  // Runs on one lane.
   EVENKEEL_HOST_DEVICE void set(int at, int from, int rank, std::int32_t size) const {
     slot[at] = from;
     to[at] = rank;
@@ -127,19 +127,19 @@ struct PlannerBuffers {
   Array load;            // [E]
   Array order;           // [E], experts by decreasing load; later where segments begin
   Array share;           // [S], before any move
-  Array least;           // [S], the fewest that may leave it for a rank without a copy
-  Array rest;            // [S], what stays
+  Array least;           // [S], the fewest assignments that may leave the slot for a rank without a copy
+  Array rest;            // [S], what stays on the slot
   Array kept;            // [S], what least-loaded leaves, while level's plan is in `rest`
   Array home_load;       // [P], base loads included
   Array committed;       // [P], loads so far; balances in level
   Array queue;           // [3 P], for searches over copies; marks of ranks
-  MoveList moves;        // being made
-  MoveList best;         // level's best so far
+  MoveList moves;        // those being made
+  MoveList best;         // those of level's best matching so far
   Array first_scratch;   // [most_moves]
   Array second_scratch;  // [most_moves]
   Array verdict;         // [4], results that the leading lanes pass to all
 
-  // integers() is the size of the memory, in integers; in() the arrays in memory of that size.
+  // integers() is the size of the memory, in integers; in() makes the arrays in memory of that size.
   static EVENKEEL_HOST_DEVICE int integers(const PlacementView& sizes) {
     ArrayCarver carver(nullptr);
     carve(carver, sizes);

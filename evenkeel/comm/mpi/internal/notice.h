@@ -21,7 +21,7 @@ struct Notice {
   };
 
   Kind kind = Kind::ask;
-  std::uint64_t messages = 0;     // stop, left: number the sender has sent to this rank
+  std::uint64_t messages = 0;     // stop, left: how many messages the sender has sent to this rank
   Cause cause = {};               // stop, stop_request
   bool unresponsive = false;      // stop, stop_request: cause.peer did not answer
   bool waits = false;             // answer

@@ -5,9 +5,9 @@
 // every call and in every wait.
 //
 // Stopping  A rank that stops, or hears that another has stopped, announces to every peer how many messages
-//           it has sent to it. It then receives everything that is still on its way, expected or not, until
-//           it has the number that each peer announced. So all sends complete. It cancels the receives that
-//           remain. After that MPI holds no rank's bytes.
+//           it has sent to that peer. It then receives everything that is still on its way, expected or not,
+//           until it has the number that each peer announced. So all sends complete. It cancels the receives
+//           that remain. After that MPI holds no rank's bytes.
 // Blame     A rank that waits too long asks all others whom they wait for, and follows the answers to the
 //           rank that waits for nobody. Several ranks may do so at once: each sends its finding to the lowest
 //           rank that answered and also waits; that rank stops all.
@@ -89,7 +89,7 @@ class MpiRoot final : private WaitGraph {
   struct Peer {
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
-    std::optional<std::uint64_t> announced_messages;  // total to this rank; set once the peer sends no more
+    std::optional<std::uint64_t> announced_messages;  // all to this rank; set once the peer sends no more
     std::optional<Clock::time_point> left_at;
     bool ended = false;
     std::optional<Notice> answer;
@@ -103,7 +103,7 @@ class MpiRoot final : private WaitGraph {
     bool has_ended();
   };
   using Messages = std::list<Message>;
-  // Lives as long as one wait.
+  // Exists during one wait.
   class Wait;
 
   MPI_Comm duplicate(MPI_Comm parent) const;

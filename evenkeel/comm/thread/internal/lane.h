@@ -1,5 +1,6 @@
 // Matches messages with receives: one lane per ordered pair of ranks, filled from both sides in issue order.
-// The side that comes second finds the other one waiting, so a lane never holds both.
+// The side that comes second finds the other one waiting, so a lane never holds messages and receives at
+// once.
 #pragma once
 
 #include <cstddef>

@@ -72,7 +72,7 @@ struct Product {
   dnnl::matmul matmul_;
 };
 
-// While it lives, oneDNN calls of this thread run only on this thread and start no OpenMP workers.
+// While this object exists, oneDNN calls of this thread run only on this thread and start no OpenMP workers.
 class OneThread {
  public:
   OneThread();

@@ -20,7 +20,7 @@
 
 namespace evenkeel::internal {
 
-// The arguments of ExpertFfn::backward() that are rows or values by row.
+// The arguments of ExpertFfn::backward() that are rows, or have one value for each row.
 struct BackwardRows {
   const SplitRows& input;
   const SplitRows& grad_output;

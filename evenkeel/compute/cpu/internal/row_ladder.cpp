@@ -13,15 +13,16 @@ using dnnl::memory;
 
 namespace {
 
-// The code of an instruction set contains the bits of all instruction sets that it includes.
+// oneDNN's number for an instruction set contains the bits of all instruction sets that this one includes.
 bool has_amx() {
   const auto cpu = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
   return (cpu & amx) == amx;
 }
 
-// Steps are fine where a padding row costs as much as a real one. With AMX, which multiplies 16 rows at once,
-// oneDNN takes several times as long for row counts with few divisors, so steps are coarser.
+// Steps between row counts are small where a padding row costs as much as a real one. With AMX, which
+// multiplies 16 rows at once, oneDNN takes several times as long for row counts with few divisors, so steps
+// are larger.
 std::vector<std::int64_t> ladder(DataType type) {
   std::vector<std::int64_t> rows = {1, 2};
   const std::int64_t fine = type == DataType::bf16 && has_amx() ? 4 : 2;

@@ -8,13 +8,13 @@
 //            with padding rows whose results are discarded. B's columns are cut into blocks of one width; the
 //            last may be narrower. Each block is one product, and each width has its own ladder. A self-test
 //            multiplies the same rows on every rung, at another position than on a reference rung, and keeps
-//            the rungs that agree bit by bit. If bf16 is widened, weights are widened when packed and rows
-//            before each product.
+//            the rungs that agree bit by bit. If bf16 is widened, weights are widened when they are packed,
+//            and rows before each product.
 // Guarantee  With Bits::of_the_row_alone, and if bitwise() holds, a row of C depends only on that row of A
 //            and on B.
-// Cost       Padding of at most 1 row up to 128 rows (bf16 with AMX: 3), 3 up to 256, 7 above; more if rungs
-//            were dropped. The self-test runs each rung once per width and reference, on one block. If most
-//            rungs agree with the first reference, no other reference is tried.
+// Cost       The padding is at most 1 row if m <= 128 (3 rows for bf16 with AMX), 3 rows if m <= 256, and 7
+//            rows above that; more if rungs were dropped. The self-test runs each rung once per width and
+//            reference, on one block. If most rungs agree with the first reference, no other one is tried.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class RowLadder {
   RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits);
 
   // The most rows of a run() that touches at most `row_limit` rows: row_limit, or fewer (even 0) if rungs
-  // were dropped. Above 0 for a limit of 1, and for limits of kTileRows / 2 or more.
+  // were dropped. The result is above 0 if the limit is 1, or kTileRows / 2 or more.
   std::int64_t max_rows(std::int64_t row_limit = kTileRows) const;
   std::int64_t blocks() const { return blocks_; }
   Block block(std::int64_t index) const;
@@ -57,8 +57,8 @@ class RowLadder {
 
   void pack(const void* plain, std::byte* packed) const;
   // Computes the columns of one block, in rows of that block's width. `a` and `c` (f32) must have space for
-  // as many rows as the row_limit passed to max_rows(): rows above m are read and written, and meaningless.
-  // If a single row needs a larger rung, it is multiplied in `scratch`.
+  // as many rows as the row_limit passed to max_rows(): the rows after the first m are read and written too,
+  // but their content is meaningless. If a single row needs a larger rung, it is multiplied in `scratch`.
   void run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
            std::byte* scratch) const;
 
@@ -105,7 +105,7 @@ class RowLadder {
   DataType type_;
   Plain plain_;
   std::int64_t blocks_;
-  std::vector<Width> widths_;  // for all blocks but the last; then for the last, if it is narrower
+  std::vector<Width> widths_;  // one for all blocks but the last; then one for the last, if narrower
   std::int64_t packed_bytes_ = 0;
   bool bitwise_ = false;
   std::uint64_t fingerprint_ = 0;
