@@ -126,7 +126,7 @@ class LayerBudget:
         """The last step with gradients; the last step at all while none had gradients."""
 
     def kind_of(self, agreed: Agreed, given: Given) -> Agreed | None:
-        """The step's kind; None without a budget. Its chunks are measured at its first step, collectively.
+        """The step's kind; None without a budget. Chunks are measured at a kind's first step, collectively.
 
         A training step takes more than a step without gradients, and autocast changes what experts hold.
         """

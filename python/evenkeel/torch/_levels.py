@@ -33,7 +33,7 @@ class Levels(NamedTuple):
 
 
 class OutgoingRows:
-    """The rows that this rank sends: which of them it sends itself, and who wants the others.
+    """The rows that this rank sends: which of them it sends itself, and which ranks want those passed on.
 
     Tensors by node are `[nodes, places, ...]`, with the places of the largest node.
     """
