@@ -36,7 +36,7 @@ RankPair = TypedDict("RankPair", {"from": int, "to": int, "bytes": float})
 
 
 class MethodVerdict(TypedDict):
-    """A method against plain EP, step by step."""
+    """One method compared with plain EP, step by step."""
 
     answer: Literal["is_reference", "pays", "does_not_pay", "not_enough_data"]
     sentence: str
@@ -45,7 +45,7 @@ class MethodVerdict(TypedDict):
 
 
 class MethodFigures(TypedDict):
-    """A method over all steps. None: not known without a model, a machine or a budget."""
+    """One method's figures over all steps. None: not known without a model, a machine or a budget."""
 
     name: str
     what: str

@@ -52,7 +52,7 @@ class Agreed(NamedTuple):
     step: int
     kind: int  # a digest of all values that must be equal on all ranks, except the step
     training: tuple[bool, ...]  # by rank, whether it runs with gradients
-    wants: int  # a digest of which weights want gradients on these ranks; 0 if no rank runs with gradients
+    wants: int  # a digest of which weights want gradients, on ranks that run with gradients; 0 without any
 
     @property
     def without_step(self) -> Agreed:

@@ -70,7 +70,7 @@ class Computed:
 
     at: Indices
     calls: list[Call]
-    parts: list[Part | None]  # one for each call, then one for borrowed experts; None if it has no position
+    parts: list[Part | None]  # one for each call, then one for borrowed experts; None without positions
     outputs: torch.Tensor  # [positions, hidden], before weights
 
 

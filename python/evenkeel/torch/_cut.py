@@ -147,10 +147,11 @@ class Cut:
     def decide(
         self, finer: Callable[[], None], most_together: float, set_one_by_one: Callable[[bool], None]
     ) -> Decision:
-        """Makes the chunks that the library chooses under the layout's budget. Calls `finer` before it counts blocks again.
+        """Makes the chunks that the library chooses under the layout's budget.
 
-        If a step cannot be balanced in `most_together` chunks, experts are called one by one, unless that takes more
-        memory. `set_one_by_one` switches the budget to calls one by one.
+        `finer` is called before blocks are counted again. If a step cannot be balanced in `most_together` chunks,
+        experts are called one by one, unless that takes more memory. `set_one_by_one` switches the budget to such
+        calls.
         """
         runs = self._runs(self.counted)
         together = self._balanced_in(runs)

@@ -67,7 +67,7 @@ class Exchange:
 
     @contextmanager
     def step(self, direction: str, device: torch.device) -> Iterator[None]:
-        """Within it, an error on this rank is reported to the other ranks, which would otherwise wait for it.
+        """A context: an error within it is reported to the other ranks, which would otherwise wait for this rank.
 
         `device` is the device of the step's tensors.
         """
