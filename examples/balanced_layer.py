@@ -2,7 +2,7 @@
 
 usage: torchrun --nproc-per-node 2 examples/balanced_layer.py [--ranks-per-node N]
 
-All tokens of all ranks choose two experts of rank 0; the others compute half of them.
+All tokens of all ranks choose two experts of rank 0; the other ranks compute part of these assignments.
 """
 
 import argparse

@@ -64,7 +64,7 @@ def live(me: int, ranks: int, folder: Path, dying: int) -> None:
         try:
             return train(folder, alive.index(me), len(alive), me == dying)
         except CommError as error:
-            if alive[error.data["peer"]] == me or error.data["peer"] < 0:  # given up by the others, or no peer is known
+            if alive[error.data["peer"]] == me or error.data["peer"] < 0:  # the rank at fault is this one, or unknown
                 raise
             print(f"process {me}: {error}", flush=True)
             alive.pop(error.data["peer"])  # all remaining processes name the same peer

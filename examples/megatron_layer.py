@@ -1,4 +1,4 @@
-"""Megatron-Core's MoE layer, balanced: with our exchange instead of its token dispatcher, or with its own dispatcher.
+"""Balances Megatron-Core's MoE layer: with our exchange in place of Megatron's dispatcher, or with that dispatcher.
 
 usage: torchrun --nproc-per-node 2 examples/megatron_layer.py
 
@@ -61,7 +61,7 @@ class BalancedMoELayer(MoELayer):
         return output.type_as(hidden_states), None
 
     def top_k(self, probs):
-        """Ids and weights of each token's experts. A token's experts differ, since they come from a boolean map."""
+        """Ids and weights of each token's experts. No token has an expert twice, since they come from a boolean map."""
         chosen, index = self.routing_map.int().topk(self.config.moe_router_topk)
         weights = probs.gather(1, index)
         return index.masked_fill(chosen == 0, -1), weights  # -1: a dropped assignment
@@ -82,7 +82,7 @@ class BalancedMoELayer(MoELayer):
         }
 
     def run_experts(self, rows, slots, weights):
-        """Each row's output, without its top-k weight: one expert's module run with the weights of each slot."""
+        """Each row's output, without its top-k weight. Runs one expert's module with each slot's weights in turn."""
         expert = self.experts.local_experts[0]
         outputs = torch.empty_like(rows)
         for slot in slots.unique().tolist():
@@ -94,7 +94,7 @@ class BalancedMoELayer(MoELayer):
 
 
 class SlotsMoELayer(BalancedMoELayer):
-    """The same with any token dispatcher of Megatron, which treats each rank's borrow slots as further experts."""
+    """BalancedMoELayer with any token dispatcher of Megatron; it treats each rank's borrow slots as further experts."""
 
     balance = ExpertSlots
 
@@ -123,7 +123,8 @@ class SlotsMoELayer(BalancedMoELayer):
         return output.type_as(hidden_states), None
 
     def carry(self, hidden_states, places, weights, run):
-        """Passes Megatron a routing map over places. One more column, cut off again, takes dropped assignments."""
+        """Runs Megatron's dispatcher on a routing map with a column per place (an expert or a slot). A last column for
+        dropped assignments is cut off before."""
         column = places.masked_fill(places < 0, self.balanced.num_places)
         shape = (len(places), self.balanced.num_places + 1)
         routing_map = torch.zeros(shape, dtype=torch.bool, device=places.device).scatter(1, column, True)
@@ -135,7 +136,7 @@ class SlotsMoELayer(BalancedMoELayer):
         return self.through(self.over_places, hidden_states, routing_map[:, :-1], probs[:, :-1], experts)
 
     def through(self, dispatcher, hidden_states, routing_map, probs, experts):
-        """The steps of `MoELayer` between router and sum: dispatch, experts, combine."""
+        """The steps of Megatron's `MoELayer` between its router and its shared experts: dispatch, experts, combine."""
         hidden_states = hidden_states.view(self.shape)
         hidden_states, probs = dispatcher.dispatch_preprocess(
             hidden_states, routing_map.contiguous(), probs.contiguous()
@@ -146,7 +147,7 @@ class SlotsMoELayer(BalancedMoELayer):
         return dispatcher.combine_postprocess(output).flatten(0, -2)
 
     def run_sorted(self, rows, counts, weights, probs):
-        """The output of rows sorted by expert. Megatron's experts multiply it by `probs` themselves."""
+        """The output of rows sorted by slot. Megatron's expert modules already multiply it by `probs`."""
         expert, outputs = self.experts.local_experts[0], []
         pieces = (tensor.split(counts.tolist()) for tensor in (rows, probs))
         for slot, piece in enumerate(zip(*pieces, strict=True)):

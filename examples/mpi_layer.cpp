@@ -2,7 +2,7 @@
 //
 //   mpirun -n 8 build/release/bin/example_mpi_layer
 //
-// Each four ranks form one expert-parallel group, as in data-parallel training.
+// Every four ranks form one expert-parallel group, as in data-parallel training.
 #include <evenkeel/comm/hosts.h>
 #include <evenkeel/comm/mpi/mpi_ranks.h>
 #include <evenkeel/device/cpu/stream.h>
@@ -53,7 +53,7 @@ int main() {
       world.all_reduce(sums, Reduction::sum, stream).wait();
       if (me == 0) std::printf("%d ranks in groups of %d: %.6f\n", world.size(), group_size, sums[0]);
     });
-  } catch (const std::exception& error) {  // on each rank it names the rank that failed
+  } catch (const std::exception& error) {  // on each rank, the error names the rank that failed
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }

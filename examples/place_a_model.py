@@ -1,4 +1,4 @@
-"""Places a model's experts by its own routing: records it, places, permutes the checkpoint, and runs it again.
+"""Records a model's routing, places its experts by it, permutes the checkpoint accordingly and runs the model again.
 
 usage: place_a_model.py [--model FOLDER] [--text FILE] [--ranks N] [--output FOLDER] [--evenkeel COMMAND]
 

@@ -3,8 +3,8 @@
 usage: torchrun --nproc-per-node 2 examples/replay_routes.py [--folder DIR]
 
 A small random Qwen3-MoE samples with generate() while its routing is recorded. It then trains two steps with the
-recorded experts; after the first, its routers would choose others. Experts are borrowed in slots, and within layers the
-host never waits for evenkeel. --folder keeps the model and the recordings.
+recorded experts; after the first step, its routers would choose other experts. Experts are borrowed in slots, and
+within layers the host never waits for evenkeel. --folder keeps the model and the recordings.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import evenkeel.transformers
 
 
 def sample(model: PreTrainedModel, trace: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Four sequences `[4, 24]`, and the experts of all tokens but the last, which is not run: `[4, 23, layers, k]`."""
+    """Four sequences `[4, 24]`, and the experts `[4, 23, layers, k]` of all tokens but the last, which never runs."""
     prompts = torch.randint(0, 256, (4, 8), generator=torch.Generator().manual_seed(dist.get_rank()))
     with evenkeel.torch.record(model, trace), torch.no_grad():
         tokens = model.generate(prompts, max_new_tokens=16, min_new_tokens=16, do_sample=True, pad_token_id=0)
@@ -71,7 +71,7 @@ def main() -> None:
             folder / "model",
             distributed_config=DistributedConfig(fsdp_size=ranks, ep_size=ranks, ep_implementation="evenkeel"),
         )
-        # Made before the first forward: after it FSDP may hold whole parameters, whose updates would be lost.
+        # Made before the first forward: after that, FSDP may hold whole parameters, whose updates would be lost.
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
         torch.manual_seed(rank)
         tokens, ids = sample(model, str(folder / "trace.{rank}.safetensors"))

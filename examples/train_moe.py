@@ -1,14 +1,16 @@
-"""Trains a small MoE language model on two processes: plain expert parallelism, spilled, or spilled within a budget.
+"""Trains a small MoE language model on two processes, with plain expert parallelism or balanced (spill).
 
     OMP_NUM_THREADS=1 python -m torch.distributed.run --nproc-per-node 2 examples/train_moe.py --mode budget
 
-The text is the source of Python's standard library, as bytes. The router begins without a balancing loss, so that a few
-experts take over within tens of steps, as at the beginning of any MoE training. From --balance-after on, a balancing
-loss evens them out. Each rank has its own sequences and its own experts; everything else is equal on all ranks, with
-averaged gradients.
+    --mode is plain, spill (excess work is sent to the other rank) or budget (spill within a memory budget).
 
-Every mode trains the same model. Its results in --out (curves, TensorBoard scalars) are drawn beside those of earlier
-modes, and the largest difference of their losses is printed.
+The text is the source of Python's standard library, as bytes. The router begins without a balancing loss, so that a few
+experts take over within tens of steps, as at the beginning of any MoE training. From step --balance-after on, a
+balancing loss evens out the experts' loads. Each rank has its own sequences and its own experts. All other weights are
+equal on all ranks, and their gradients are averaged.
+
+Every mode trains the same model and writes curves and TensorBoard scalars to --out. The curves are drawn beside those
+of modes that ran before, and the largest difference of their losses is printed.
 Needs evenkeel, torch, tensorboard, matplotlib and tqdm.
 """
 
@@ -273,7 +275,7 @@ def sequences(text: torch.Tensor, seed: int, step: int) -> torch.Tensor:
 
 @dataclass
 class Curves:
-    """Values by step: the worst of all layers, and of all ranks."""
+    """Values by step. Imbalance and chunks are those of the worst layer; transfers are summed over layers."""
 
     mode: str
     budget_mib: float | None = None
@@ -281,13 +283,13 @@ class Curves:
     imbalance_at_home: list[float] = field(default_factory=list)
     """max/mean of the ranks' loads if every assignment were computed at its expert's home."""
     imbalance: list[float] = field(default_factory=list)
-    """The same as computed."""
+    """max/mean of the ranks' loads, as computed."""
     transfers: list[int] = field(default_factory=list)
     chunks: list[int] = field(default_factory=list)
     tokens_per_second: list[float] = field(default_factory=list)
     measured_steps: list[int] = field(default_factory=list)
     peak_bytes: list[int] = field(default_factory=list)
-    """In the measured steps: the most that a layer of a rank held."""
+    """The most bytes that any layer of any rank held, for each step in which bytes were counted."""
 
     def add(self, step: int, loss: float, moes: list[MoE], seconds: float, measured: bool) -> None:
         lasts = [moe.layer.last for moe in moes]
@@ -313,7 +315,7 @@ class Curves:
 
     @property
     def quick_tokens_per_second(self) -> float:
-        """The median over steps in which no bytes were counted, without the first five."""
+        """The median tokens per second of the steps in which no bytes were counted, without the first five steps."""
         measured = set(self.measured_steps)
         rates = sorted(rate for i, rate in enumerate(self.tokens_per_second) if i not in measured and i >= 5)
         return rates[len(rates) // 2] if rates else self.tokens_per_second[-1]
@@ -349,7 +351,7 @@ def report(newest: Curves, everything: list[Curves]) -> None:
 
 
 def draw(everything: list[Curves], options: argparse.Namespace) -> None:
-    """One picture of all modes; told apart in grey by line style and lightness."""
+    """Draws all modes in one picture. Line style and lightness tell them apart even in grey."""
     import matplotlib
 
     matplotlib.use("Agg")

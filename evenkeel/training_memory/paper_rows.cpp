@@ -1,4 +1,4 @@
-// Table 2 of MemFine for one MoE layer; for one dense layer if a stage has only dense layers.
+// The rows of MemFine's Table 2 for one MoE layer, or for one dense layer in a stage without MoE layers.
 #include "evenkeel/training_memory/internal/active_rows.h"
 
 namespace evenkeel::internal {
@@ -55,7 +55,7 @@ class PaperRows {
       add("shared_experts", "shared-experts", gate_and_up_width(model_, experts.shared_width));
   }
 
-  // Not in the paper: a stage whose layers are all dense. Rows 9 and 12, with the dense width.
+  // For a stage without MoE layers, which the paper does not cover: rows 9 and 12 with the dense width.
   void add_dense() {
     add("dense_input", "dense stage", model_.hidden);
     add("dense_hidden", "dense stage", gate_and_up_width(model_, model_.dense_intermediate));

@@ -1,4 +1,4 @@
-// Eq. 1, split by what the weights are for.
+// Static memory by MemFine's Eq. 1, split by what the weights are for.
 #include <algorithm>
 #include <array>
 
@@ -11,8 +11,8 @@ namespace {
 
 using internal::Wide;
 
-// The shape of a weight on one device, before data parallelism cuts it. Eq. 1 divides everything but experts
-// by t. With the term `replicated`, tensors that all heads or experts share are whole.
+// The shape of a weight on one device, before data parallelism cuts it. Eq. 1 divides all weights except
+// experts by t. With the term `replicated`, tensors that all heads or experts share are not divided.
 std::vector<std::int64_t> model_parallel_shape(const Weight& weight, const MemorySetup& setup) {
   const Parallelism& parallel = setup.parallel;
   if (weight.kind == WeightKind::experts || setup.extra.replicated)
@@ -20,7 +20,7 @@ std::vector<std::int64_t> model_parallel_shape(const Weight& weight, const Memor
   return {internal::narrow(internal::divide_up(Wide{weight.numbers()}, parallel.tensor))};
 }
 
-// The number of devices in a stage that hold the same numbers of this weight.
+// The number of devices in a stage that hold the same elements of this weight.
 std::int64_t num_replicas(const Weight& weight, const Parallelism& parallel) {
   return weight.kind == WeightKind::experts ? parallel.stage_devices() / parallel.expert_parts()
                                             : parallel.data * parallel.context;
@@ -33,7 +33,7 @@ struct Sum {
   Wide states = 0;
 
   // FSDP cuts the first axis, so a device holds whole rows. If there are fewer experts than devices, it cuts
-  // the next axis. Optimizer states alone are cut as one flat piece.
+  // the next axis. If only optimizer states are sharded, they are cut as one flat array.
   void add(const Weight& weight, const MemorySetup& setup) {
     std::vector<std::int64_t> shape = model_parallel_shape(weight, setup);
     const std::int64_t replicas = num_replicas(weight, setup.parallel);

@@ -52,7 +52,7 @@ std::vector<double> fitted_numbers(const Work& work, const ProductTimes& product
     product_times.push_back({work_of(work), experts, rows, seconds});
   std::vector<ExchangeTime> exchange_times;
   for (const auto& [bytes, seconds] : messages) exchange_times.push_back({{.within = bytes}, seconds});
-  // The fits skip numbers that start at 0.
+  // The fits leave numbers that start at 0 unchanged.
   const Machine start{.products_seconds = 1e-6, .link_seconds = 1e-6};
   Machine machine = fit_exchanges(fit_products(start, product_times), exchange_times);
   machine.nic_bytes_per_second = machine.link_bytes_per_second;
@@ -61,7 +61,7 @@ std::vector<double> fitted_numbers(const Work& work, const ProductTimes& product
   return numbers_of({machine});
 }
 
-// Takes each number from the rank on which it is slowest.
+// Takes the slowest value of each number over all ranks.
 MeasuredMachine slowest(const std::vector<std::vector<double>>& numbers_of_ranks, std::string cpu, int cores,
                         std::string layer) {
   MeasuredMachine of{
@@ -77,7 +77,8 @@ MeasuredMachine slowest(const std::vector<std::vector<double>>& numbers_of_ranks
   return of;
 }
 
-// Whether these links make level plan differently. A null machine, not measured yet, shares no interfaces.
+// Whether planner `level` plans differently with these links. A null machine is not measured yet; it shares
+// no network interfaces.
 bool differ(const Topology& topology, const MeasuredMachine* of) {
   return links_differ({topology, of != nullptr ? of->machine : Machine{}, {}});
 }

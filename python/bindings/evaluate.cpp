@@ -34,7 +34,7 @@ namespace evenkeel::python {
 
 namespace {
 
-// Facts about the machine and a step, each by the name of the argument that states it.
+// Facts about the machine and a step, each named like the argument that states it.
 struct TimeModel {
   std::optional<std::filesystem::path> model;
   std::optional<double> tokens_per_step;

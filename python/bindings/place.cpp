@@ -85,7 +85,7 @@ void bind_quality(nb::module_& module) {
       });
 }
 
-// Sets enumerators by their names.
+// Adds setters, since Python gives each option's enumerator as a bool or a word.
 void bind_options(nb::module_& module) {
   nb::class_<PlaceOptions>(module, "PlaceOptions")
       .def(nb::init<>())

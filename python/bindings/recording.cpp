@@ -26,7 +26,8 @@ namespace evenkeel::python {
 
 namespace {
 
-// `steps`: "", "if told" or "kept"; `count`: "nothing", "loads" or "transitions" of a trace.
+// `steps`: "" adds up the file's steps, "kept" keeps them, "if told" keeps them if they are consistent.
+// `count`: what is counted in a trace: "nothing", "loads" or "transitions".
 Recording read(const std::filesystem::path& path, std::optional<int> num_experts, std::string axes,
                std::string columns, std::optional<std::vector<int>> layers,
                const std::optional<std::filesystem::path>& model, const std::string& steps,

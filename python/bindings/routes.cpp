@@ -70,7 +70,7 @@ class StepLayout {
     renew_planner();
   }
 
-  // Sets the inputs of decisions under a budget: bytes, an expert's products, and the machine.
+  // Sets what decisions under a budget depend on: the bytes of phases, the budget, and an expert's sizes.
   void set_budget(std::vector<PhaseBytes> phases, std::int64_t budget, const std::vector<std::int64_t>& bins,
                   double elements, double outputs, double weight_bytes, double gradient_bytes,
                   bool training) {
@@ -80,16 +80,16 @@ class StepLayout {
     options.with_backward = training;
     options.plans_chunks = true;
     options.memory.cost = machine_of(options.expert);
-    options.memory.keep_plan = !options_.costs && !machine_;  // the machine's speed is unknown
+    options.memory.keep_plan = !options_.costs && !machine_;  // the machine's speed is not known
     if (!bins.empty()) options.memory.rule = {ChunkRule::Kind::mact, 1, bins};
     MadeOf made_of{phases, options.memory, {elements, outputs, weight_bytes, gradient_bytes}, training};
-    if (decider_ && made_of == made_of_) return;  // keeps its buffers
+    if (decider_ && made_of == made_of_) return;  // the old decider is kept with its buffers
     made_of_ = std::move(made_of);
     bytes_ = std::make_unique<MeasuredBytes>(std::move(phases));
     decider_ = std::make_unique<StepDecider>(*bytes_, options, placement_.num_ranks());
   }
 
-  // Plans the counts [P, E] as one step and returns this rank's runs. `stays`: nothing moves.
+  // Plans the counts [P, E] as one step and returns this rank's runs. If `stays`, nothing moves.
   RouteTables step(const InArray<std::int64_t, 2>& counts, bool stays) {
     const nb::gil_scoped_release release;
     take(counts);
@@ -108,7 +108,7 @@ class StepLayout {
     return slot_tables_;
   }
 
-  // The same, but experts stay in their slots until the next call; forget_slots() empties the slots.
+  // Like slots(), but experts stay in their slots until the next call; forget_slots() empties the slots.
   SlotTables held_slots(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
     take(counts);
@@ -141,7 +141,7 @@ class StepLayout {
     return runs;
   }
 
-  // Makes all chunks share one plan, that of these counts [P, E], whatever the budget.
+  // Makes all chunks share one plan, made of these counts [P, E], whatever the budget.
   void plan_shares(const InArray<std::int64_t, 2>& counts) {
     const nb::gil_scoped_release release;
     take(counts);
@@ -184,7 +184,7 @@ class StepLayout {
  private:
   void renew_planner() {
     planner_ = make_planner(options_);
-    held_.reset();  // it plans by these options too
+    held_.reset();  // held_ uses these options too
     held_plan_ = false;
   }
   void begin_shares() {
@@ -236,7 +236,7 @@ class StepLayout {
          .top_k = static_cast<int>(k),
          .planner = planner_.get()});
   }
-  // The machine, or if only the planner's costs are known, one that takes as long as they say.
+  // The known machine. If only the planner's costs are known, a machine that takes the seconds they say.
   Machine machine_of(const StepExpert& expert) const {
     Machine machine = machine_.value_or(Machine{});
     if (machine_ || !options_.costs) return machine;
@@ -283,8 +283,8 @@ OutArray<std::int64_t> lending_of(const StepPlan& plan) {
   return to_array(std::move(rows), {plan.transfers().size(), 3});
 }
 
-// `[2, n]`, by expert: places, and the number of this rank's assignments that go to each. The first column is
-// place -1, for assignments without an expert.
+// `[2, n]`, in the order of experts. Row 0 is a place, row 1 the number of this rank's assignments that go
+// there. The first column is place -1, for assignments without an expert.
 OutArray<std::int64_t> rule_of(const SlotTables& tables, std::int64_t assignments) {
   const auto &places = tables.places(), &counts = tables.counts();
   std::vector<std::int64_t> rule{-1};

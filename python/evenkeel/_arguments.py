@@ -38,7 +38,7 @@ def invalid(argument: str, why: str, allowed: str) -> InvalidArgument:
 
 @contextmanager
 def called(argument: str, *names: str) -> Iterator[None]:
-    """Within it, the library's errors about arguments `names` are raised about `argument` instead."""
+    """A context in which the library's errors about its arguments `names` name our `argument` instead."""
     try:
         yield
     except InvalidArgument as error:
@@ -183,7 +183,7 @@ def file_path(value: str | os.PathLike[str], name: str) -> str:
 
 
 def thousandths(value: float, name: str) -> int:
-    """A ratio in thousandths, the unit of the planners, which is exact for decimals with at most three places."""
+    """Converts a ratio to thousandths, the planners' unit. Exact for decimals with at most three places."""
     _require_single(value, name)
     try:
         scaled = Decimal(str(value)) * 1000
@@ -220,7 +220,7 @@ def real(value: float, name: str, least: float, most: float = math.inf) -> float
 
 
 def _require_single(value: object, name: str) -> None:
-    """Refuses values that Python would convert to a number: a text, a bool, an array with dimensions."""
+    """Refuses a text, a bool and an array with dimensions, which Python would silently convert to a number."""
     if isinstance(value, str | bytes | bytearray | bool | np.bool_) or getattr(value, "ndim", 0) != 0:
         raise invalid(name, quoted(value), "a number")
 

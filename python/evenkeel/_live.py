@@ -76,7 +76,7 @@ class Sizes(NamedTuple):
 
 
 class Windows:
-    """The last windows of each model in this process; thread-safe. Models with equal shapes share theirs."""
+    """The last windows of each model in this process; thread-safe. Models with equal shapes share windows."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -99,7 +99,8 @@ class Windows:
 def next_map(
     weight: Floats, live: Integers, sizes: Sizes, windows: Windows, options: Options, logger: logging.Logger
 ) -> Integers:
-    """The next map `[L, num_replicas]`, the expert of each physical expert: the map in use with the moves that pay.
+    """The next map `[L, num_replicas]`: the logical expert of each physical expert. It is the map in use,
+    changed by the moves that pay.
 
     Args:
         weight: `[L, E]` loads of the window that ends now. Invalid loads leave the map unchanged.
@@ -157,7 +158,7 @@ def why_unusable(weight: Floats) -> str:
 
 
 def _is_first_rank() -> bool:
-    """Whether this process logs for all ranks, which all decide alike."""
+    """Whether this process logs for all ranks. One log is enough, since all ranks decide alike."""
     torch = sys.modules.get("torch")
     if torch is None or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return True
@@ -205,15 +206,15 @@ def keep_slots(phy2log: Integers, old: Integers, num_ranks: int) -> Integers:
     new = phy2log.reshape(layers * num_ranks, space)
     before = before.reshape(new.shape)
     kept = np.empty_like(new)
-    is_placed = np.zeros(new.shape, dtype=bool)  # of new
-    is_filled = np.zeros(new.shape, dtype=bool)  # of kept
+    is_placed = np.zeros(new.shape, dtype=bool)  # entries of new
+    is_filled = np.zeros(new.shape, dtype=bool)  # entries of kept
     for slot in range(space):
         stays = (new == before[:, slot, None]) & ~is_placed
         ranks = np.flatnonzero(stays.any(axis=1))
         is_placed[ranks, stays[ranks].argmax(axis=1)] = True
         is_filled[ranks, slot] = True
         kept[ranks, slot] = before[ranks, slot]
-    kept[~is_filled] = new[~is_placed]  # as many in each row
+    kept[~is_filled] = new[~is_placed]  # equally many in each row
     return kept.reshape(phy2log.shape)
 
 

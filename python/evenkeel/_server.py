@@ -14,7 +14,7 @@ SWITCH = "EVENKEEL_REBALANCE"
 
 
 def is_enabled() -> bool:
-    """Whether the user asked for it. Raises InvalidArgument for an unknown value."""
+    """Whether the user asked for rebalancing. Raises InvalidArgument for an unknown value."""
     value = os.environ.get(SWITCH, "")
     if value not in ("", "0", "1"):
         raise invalid(SWITCH, f"'{value}'", "1 (on), or 0, empty or unset (off)")

@@ -36,7 +36,7 @@ RankPair = TypedDict("RankPair", {"from": int, "to": int, "bytes": float})
 
 
 class MethodVerdict(TypedDict):
-    """A method against plain EP, step by step."""
+    """One method compared with plain EP, step by step."""
 
     answer: Literal["is_reference", "pays", "does_not_pay", "not_enough_data"]
     sentence: str
@@ -45,7 +45,7 @@ class MethodVerdict(TypedDict):
 
 
 class MethodFigures(TypedDict):
-    """A method over all steps. None: not known without a model, a machine or a budget."""
+    """One method's figures over all steps. None: not known without a model, a machine or a budget."""
 
     name: str
     what: str
@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def methods(self) -> list[MethodFigures]:
-        """In the order in which they were asked for."""
+        """The methods' figures, in the order in which they were asked for."""
         return self.figures["methods"]
 
     @property
@@ -223,9 +223,9 @@ def compare(
         recordings: traces, loads by step, or other systems' recordings, replayed in this order. A profile is one step.
         ranks, nodes, topology: the machine, as for `place`. With more ranks than experts, several expert-parallel
             groups run side by side.
-        model: the model's config.json: how large rows and experts are.
+        model: the model's config.json, which says how large rows and experts are.
         cost: a file of `evenkeel bench --calibrate`: the rates of each rank. This and the next three need `model`.
-        device: instead, "a100", "h100", "h200", "b200" or "mi300x": assumes half of the datasheet's peaks.
+        device: instead of `cost`, "a100", "h100", "h200", "b200" or "mi300x": assumes half of the datasheet's peaks.
         expert_bytes: bytes of one expert's weights, if quantized; by default from the config's type.
         budget: bytes that a rank may use for a layer's step, or a size such as "2GiB".
         methods: "ep,level,eplb:32+llep", or a list of such names; by default all that can be compared
@@ -233,7 +233,7 @@ def compare(
         backward: steps include backward.
         place_from: recordings to make placements from; all steps of `recordings` are then judged. By default
             placements are made from the first half of `recordings` and judged on the second.
-        place_every: make placements anew every so many steps, from those steps; moves are counted.
+        place_every: make placements anew after every so many steps, from those past steps; moves are counted.
         step_tokens: for traces, tokens of a step over all ranks; by default 40 steps of whole sequences.
         top_k: for traces, use only a token's first experts; for loads, how many experts a token has.
         capacity_factor, min_segment, imbalance_threshold: of planners, as for `plan`.
@@ -243,7 +243,7 @@ def compare(
         ParseError: a file is wrong, or has no assignments.
         InvalidArgument: recordings do not fit each other, or a method is unknown or lacks what it needs.
         BudgetTooSmall: the budget is too small for some routing of a step.
-        Infeasible: so many copies do not fit.
+        Infeasible: a method asks for more copies than fit.
     """
     machine = _machine(ranks, nodes, topology, model, cost, device, expert_bytes, budget, backward)
     how = Reading(num_experts, axes, columns, as_, layers, model)

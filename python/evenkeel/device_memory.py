@@ -75,16 +75,18 @@ def memory(
         bytes: bytes per number, {"activation": 2, "weight": 2, "gradient": 4, "optimizer": 12}. Weights and activations
             default to the model's types. With f32 weights the optimizer takes 8, since it needs no master copy.
         with_terms, without: terms of docs/memory.md to turn on or off, as a list or "expert-outputs,logits".
-        received: rows of the fullest device for a sequence, or "even"; None means the worst routing.
+        received: rows that the fullest device receives for a sequence, or "even"; None means the worst routing.
         pipeline_layout: layers of each piece ("3,4,4,3"), or as Megatron-Core writes it.
-        device, device_memory: a name ("h100"), or bytes or a size ("80GB", the default).
+        device: the device's name, such as "h100".
+        device_memory: instead of `device`, its memory: bytes, or a size ("80GB", the default).
         available_ratio: the usable share of the device's memory.
         bins: chunk counts to choose from.
 
     Returns:
-        The command's JSON object. "stages" has each pipeline stage's bytes and, under "weights", numbers and bytes of
-        each kind on its fullest device, in the tensors' own types. "model" has the numbers over all devices by kind,
-        and the names of tensors of no known kind. "notes" say what is not counted.
+        The command's JSON object. "stages" has each pipeline stage's bytes and, under "weights", how many weights of
+        each kind the stage's fullest device holds, and their bytes in the tensors' own types. "model" has the number of
+        weights of each kind over all devices, and the names of tensors of no known kind. "notes" say what is not
+        counted.
 
     Raises:
         InvalidArgument: an option is out of range, or the model has no experts.
@@ -214,7 +216,7 @@ def _size(config: Any, name: str) -> Any:
 
 
 def _axis(name: str, dimensions: int, plan: Mapping[str, str]) -> int | None:
-    """The axis that tensor parallelism shards by a transformers plan; None: whole on each device."""
+    """The axis along which a transformers plan shards a tensor (tensor parallelism); None: whole on each device."""
     generic = re.sub(r"\.\d+(?=\.|$)", ".*", _WRAPPERS.sub("", name))
     style = plan.get(generic) or plan.get(generic.rpartition(".")[0], "")
     if "embedding_rowwise" in style:

@@ -46,7 +46,7 @@ def rebalance_experts(weight: ArrayLike, num_replicas: int, num_groups: int, num
     Returns:
         `(phy2log, log2phy, logcnt)`, int64 in host memory; torch tensors for a tensor, else numpy arrays:
         `[L, num_replicas]`, the logical expert of each physical expert; `[L, E, X]`, the physical experts of each
-        logical expert, padded with -1, where X is the largest number of copies; `[L, E]`, each expert's copies.
+        logical expert, padded with -1, where X is the largest number of copies; `[L, E]`, the copies per expert.
 
     Raises:
         InvalidArgument: sizes that do not divide each other, or a weight that is negative or not finite.

@@ -1,4 +1,4 @@
-"""evaluate(): judges placements on recordings, usually other than those they were made from, and whether one pays."""
+"""evaluate(): judges placements, usually on recordings they were not made from, and says whether one pays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StepFigures(TypedDict):
 
 
 class RecordingFigures(TypedDict):
-    """A placement on a recording. Traffic is in transitions, None where the recording has none."""
+    """One placement's figures on one recording. Traffic counts transitions; None if the recording has none."""
 
     recording: str
     layers: list[int]
@@ -44,7 +44,7 @@ class RecordingFigures(TypedDict):
 
 
 class PlacementFigures(TypedDict):
-    """A placement on every recording."""
+    """One placement's figures on every recording."""
 
     file: str
     results: list[RecordingFigures]
@@ -110,16 +110,16 @@ def evaluate(
         expert_bytes: bytes of one expert's weights, if quantized; by default from the config's type.
         cost: instead of `tflops`, a file of `evenkeel bench --calibrate`. Its link is used for the move if neither
             `link` nor `topology` gives one; the model does not use its other rates.
-        device: instead, "a100", "h100", "h200", "b200" or "mi300x": assumes half of the datasheet's peaks, with the
-            link within a node. `tflops`, `link` and `topology` take precedence.
+        device: instead of `cost`, "a100", "h100", "h200", "b200" or "mi300x": assumes half of the datasheet's peaks,
+            with the link within a node. `tflops`, `link` and `topology` take precedence.
         num_experts, axes, columns, as_, layers: what files do not say themselves, as for `RoutingProfile`.
 
     Returns:
         A dict as `evenkeel evaluate --json` prints it: `placements`, the first of them "contiguous", each with
         `results` by recording; `verdict`; and `notes` on what the readers interpreted or left out. The verdict's
-        `answer` is "pays", "does not pay", "depends" or "not_enough_data"; for the last, `tokens_needed` says how many
-        tokens would do. `measured_on` says whether the placement was made from these recordings. The verdict's `notes`
-        say what the time model assumes.
+        `answer` is "pays", "does not pay", "depends" or "not_enough_data". With "not_enough_data", `tokens_needed` says
+        how many tokens would do. `measured_on` says whether the placement was made from these recordings. The verdict's
+        `notes` say what the time model assumes.
 
     Raises:
         ParseError: a file has wrong content.
@@ -165,7 +165,8 @@ def read_steps(
 
     Args:
         path: a file that contains steps (docs/evaluate.md lists the formats), or a trace.
-        step_tokens: for a trace: windows of so many tokens instead; a last window that is not full is left out.
+        step_tokens: for a trace: windows of so many tokens, instead of the steps in the file. A last window that is not
+            full is left out, unless it is the only one.
         num_experts, axes, columns: about the file, as for `RoutingProfile`.
 
     Returns:

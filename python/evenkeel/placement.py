@@ -149,7 +149,7 @@ class Placement:
 
     @property
     def has_copies(self) -> bool:
-        """Whether some expert lives on several ranks."""
+        """Whether some expert has several home ranks."""
         return not self._native.has_single_homes
 
     @property
@@ -175,7 +175,7 @@ class Placement:
 
     @public
     def homes(self, layer: int, expert: int) -> list[int]:
-        """The ranks where an expert lives, its owner first.
+        """An expert's home ranks, its owner first.
 
         Raises:
             InvalidArgument: there is no such layer or expert.
@@ -205,8 +205,8 @@ class Placement:
             model: instead of `layers`, the model's config.json or its folder. If the format needs rows for MoE layers
                 that the placement lacks, they get experts in order, and a warning names them.
             num_hidden_layers: sglang, trtllm: number of all layers of the model; by default up to the last of `layers`.
-            layer_updates_per_iter: trtllm: how many layers it may rearrange itself in an iteration; by default the
-                number in the file that this placement was loaded from, or 0.
+            layer_updates_per_iter: trtllm: how many layers TensorRT-LLM itself may rearrange in an iteration; by
+                default the number in the file that this placement was loaded from, or 0.
 
         Raises:
             Unsupported: the format cannot express this placement; says which layer and why.

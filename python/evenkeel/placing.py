@@ -59,7 +59,7 @@ PlaceVerdict = VerdictFigures
 
 
 class HeldOut(TypedDict):
-    """max/mean on held-out blocks of the recordings, of ten placements that are each made from the other blocks."""
+    """max/mean of ten placements, each measured on a held-out block of the recordings and made from the others."""
 
     max_over_mean_before: float
     max_over_mean_after: float
@@ -104,18 +104,19 @@ class PlaceResult(Placement):
 
     @property
     def objective(self) -> dict[str, float]:
-        """The values reached, by name. Two-stage: "balance" (sum over layers and ranks of |load - mean|) and "traffic"
-        (worst or all pairs of ranks, over GB/s), or with redundant experts "max_over_mean". Joint: "joint_ms"."""
+        """The value reached for each objective, by name. Two-stage: "balance" (sum over layers and ranks of |load -
+        mean|) and "traffic" (worst or all pairs of ranks, over GB/s); with redundant experts instead "max_over_mean".
+        Joint: "joint_ms"."""
         return dict(self._result.objective)
 
     @property
     def bound(self) -> dict[str, float]:
-        """Lower bounds by the same names; `bound_of` says for which placements."""
+        """A lower bound of each objective, by the same names; `bound_of` says for which placements it holds."""
         return dict(self._result.bound)
 
     @property
     def bound_of(self) -> dict[str, str]:
-        """By the same names, the placements that each bound holds for, in words."""
+        """By the same names: for which placements each bound holds, in words."""
         return dict(self._result.bound_of)
 
     @property
@@ -153,13 +154,14 @@ class PlaceResult(Placement):
 
     @property
     def steps(self) -> list[StepLevels]:
-        """For each file that contains steps. A placement that is level over a recording need not be so in each step."""
+        """Figures by step of each file that contains steps. A placement that is level over a recording need not
+        be level in each step."""
         return [StepLevels(each.name, _levels(each.before), _levels(each.after)) for each in self._judged.steps]
 
     @property
     def held_out(self) -> HeldOut | None:
-        """What these options achieve on traffic that was not placed for. None if the recordings are too few for blocks:
-        that takes 20 sequences of a trace, 20 steps, or 20 recordings."""
+        """What these options achieve on traffic that the placement was not made from. None if the recordings are too
+        few to hold blocks out: that takes 20 sequences of a trace, 20 steps, or 20 recordings."""
         if self._held_out is None:
             return None
         return {
@@ -184,7 +186,7 @@ class PlaceResult(Placement):
 
     @property
     def judged_verdict(self) -> PlaceVerdict | None:
-        """The same on the recordings of `judge`."""
+        """Whether the placement pays on the recordings of `judge`."""
         return _verdict(self._judged.judged_verdict)
 
     @property
@@ -241,11 +243,11 @@ def place(
 
     Args:
         profile: the routing to place for, or a file that holds it. With a list, the placement shall be level on every
-            recording, each by shares of its own load.
+            recording; a recording's loads count as shares of its total.
         ranks: P; needed unless `topology` gives it.
-        nodes: nodes, which the ranks fill in order. All links are alike.
-        topology: the machine instead: a file (format evenkeel.topology.v1), or a name: 8xh100, 2x8xh100, any
-            NxMxh100 or NxMxh200 (N nodes of M), gb200-nvl72.
+        nodes: the number of nodes, which the ranks fill in order. All links count as equally fast.
+        topology: instead of `ranks` and `nodes`, a file (format evenkeel.topology.v1), or a name: 8xh100, 2x8xh100,
+            any NxMxh100 or NxMxh200 (N nodes of M), gb200-nvl72.
         redundant_experts: copies per layer, beyond one of each expert. "auto": as many as pay for their memory, up to
             the point where more gain little; `copies_tried` lists the numbers tried.
         num_groups: expert groups, each of which stays in one node; 1 by default. But if the router of `model` chooses
@@ -276,15 +278,15 @@ def place(
         model: the model's config.json. It says which layers the recordings in files have. The other layers keep their
             experts in order, or at their homes in `from_`, and `notes` names them.
         tokens_per_step, tflops, link, horizon, expert_bytes, cost, device: with `model`, the time of a step and of a
-            move, as for `evaluate`. Each of them asks for a verdict whether the placement pays: `verdict`, and with
-            `judge` also `judged_verdict`. They do not change the placement.
+            move, as for `evaluate`. If any of them is given, `verdict`, and with `judge` also `judged_verdict`, say
+            whether the placement pays. They do not change the placement.
 
     Returns:
         A Placement that also has `objective`, `bound`, `proven_optimal`, `solver`, `solve_ms`, `before` and `after`.
 
     Raises:
         InvalidArgument: options contradict each other or the profile.
-        Infeasible: there is no such placement: fewer places than experts, or groups that do not fit nodes.
+        Infeasible: there is no such placement: fewer expert slots than experts, or groups that do not fit nodes.
         Unsupported: "exact" in a build without HiGHS.
         KeyboardInterrupt: Ctrl-C ends a long solve without a result.
     """

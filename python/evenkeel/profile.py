@@ -42,15 +42,15 @@ class RoutingProfile:
         RoutingProfile(loads=loads, transitions=transitions)
 
     Args:
-        path: a file, or the folder that holds a recording in several.
+        path: a file, or the folder that holds a recording in several files.
         loads: `[L, E]` whole numbers, the assignments of each expert in each layer. numpy, torch or lists. Every row
             is an MoE layer, even one without load.
-        transitions: `[L - 1, E, E]`: from expert a in layer l to b in l + 1, over all tokens, the number of pairs (an
-            assignment to a, an assignment to b) of the same token. Without them a placement only balances loads.
+        transitions: `[L - 1, E, E]`: entry [l, a, b] counts, over all tokens, the pairs of an assignment to expert a in
+            layer l and an assignment to expert b in layer l + 1. Without them a placement only balances loads.
         num_experts: E, for a file that does not contain it and whose highest expert may never be chosen.
         axes: the order of dimensions of an array without a name, such as "tokens,layers,k" or "layers,experts". If it
             is needed but missing, the error lists the possible orders (docs/formats.md#arrays-without-a-name).
-        columns: instead, the names of a table's columns, such as "layer,k..." or "layer,expert,count".
+        columns: instead of `axes`, the names of a table's columns, such as "layer,k..." or "layer,expert,count".
         as_: "counts" or "trace": short for the usual order of either.
         layers: `[L]`, each layer's number in the model, counted from 0 including dense layers, if the file does not
             contain it. Numbers in the file must agree.

@@ -72,10 +72,10 @@ def rebalance(
 ) -> Maps:
     """Returns the maps that SGLang's function returns: the map in use with the moves that pay, and its inverse.
 
-    The map in use is no argument; it is read from SGLang's process state (`_live_map`). Without one, as at the start,
-    everything is placed anew on these loads alone. Of the chosen algorithm only the name matters: if it ends in
+    The map in use is not passed; it is read from SGLang's process state (`_live_map`). If there is none, as at the
+    start, everything is placed anew on these loads alone. Of the chosen algorithm only the name matters: if it ends in
     `_hierarchical`, the experts of a group stay on one node. While ranks are missing under elastic EP, SGLang's own
-    function decides, since it knows which ones are.
+    function decides, since it knows which ranks are missing.
 
     Args:
         original: SGLang's function.

@@ -104,7 +104,7 @@ class LayerPlans(list[StepPlan]):
 
     @property
     def max_over_mean(self) -> Floats:
-        """`[L]`, of the ranks' loads."""
+        """`[L]`, max/mean of the ranks' loads."""
         return np.array([plan.max_over_mean for plan in self])
 
     @property
@@ -156,15 +156,16 @@ def plan(
         loads: `[E]`, the loads of the experts; or `[P, E]`, how many come from each rank's tokens, which lets planners
             move fewer rows; or a profile, of which `layer` is planned. numpy, torch or lists.
         ranks: P; needed unless counts by rank, the placement or the topology give it.
-        planner: "ep" (nothing moves), "least-loaded" (LLEP) or "level" (the lowest possible worst rank, then few
-            transfers).
+        planner: "ep" (nothing moves), "least-loaded" (LLEP) or "level" (the lowest possible load of the fullest rank,
+            then few transfers).
         placement: the experts' homes; by default rank r has the r-th part of the experts.
         layer: the layer of the placement and of the profile, by its number in the model if they know it; needed if
             they have several.
-        capacity_factor: least-loaded: a rank holds at most this times the mean (alpha), 1 or more.
-        min_segment: the fewest assignments for which a rank borrows an expert, except its last piece (m).
-        imbalance_threshold: nothing moves below this max/mean (lambda), of experts for least-loaded, of ranks for
-            level; 0 always plans.
+        capacity_factor: least-loaded (alpha): a rank's load is at most this factor times the mean; 1 or more.
+        min_segment: the fewest assignments for which a rank borrows an expert (m). The last piece of an expert may be
+            smaller.
+        imbalance_threshold: nothing moves while max/mean is below this (lambda): max/mean of the experts' loads for
+            least-loaded, of the ranks' loads for level. With 0, every step is planned.
         base_load: `[P]`, work that each rank has anyway, counted in assignments. Loads in the result exclude it.
         borrow_slots: level: the most experts that a rank borrows; no limit by default. Other planners refuse it.
         topology: the ranks' links, as for `place`. The step is predicted on them, and if they differ, level plans for
@@ -391,7 +392,7 @@ def _row_of(profile: RoutingProfile, layer: int | None) -> int:
     if layer in layers:
         return layers.index(layer)
     if len(layers) == 1 and profile.layers is None:
-        return 0  # it serves for any layer of the placement
+        return 0  # the only row serves for any layer of the placement
     raise invalid("layer", f"{layer}, but the profile has no such layer", _ranges(layers))
 
 

@@ -153,7 +153,7 @@ def balanced_experts(
     mode: Literal["exchange", "slots"] = "exchange",
     slots: int | None = None,
 ) -> BalancedExperts.Config:
-    """The override to name in `override.imports`, with these options in its dict. They are those of `ExpertParallel`.
+    """The override to name in `override.imports`, with these options in its dict; most are as for `ExpertParallel`.
 
     Args:
         mode: "exchange": our own exchange sends rows, instead of torchtitan's all-to-all. "slots": the model's token
@@ -162,7 +162,7 @@ def balanced_experts(
         slots: with mode="slots", how many experts a rank may borrow in a step; 4 if None.
 
     Raises:
-        InvalidArgument: an option is out of range or for the other mode, or the mode does not support the dispatcher.
+        InvalidArgument: an option is out of range or of the other mode, or the mode does not support the dispatcher.
     """
     if config._owner is not RoutedExperts:  # not isinstance(): torchtitan's LoRA may have frozen the configuration
         raise invalid(

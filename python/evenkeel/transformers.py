@@ -80,9 +80,9 @@ def register(
     slots: int | None = None,
     dispatcher: type[EPImplementation] | None = None,
 ) -> None:
-    """Makes `ep_implementation=name` ours, for models loaded from now on.
+    """Registers our implementation as `ep_implementation=name`, for models loaded from now on.
 
-    Warns once if a model with an expert-parallel plan runs before any model was loaded with ours.
+    Warns once if a model with an expert-parallel plan runs before any model was loaded with our implementation.
 
     Args:
         name: the value of `DistributedConfig.ep_implementation`; it must not be registered already.
@@ -99,7 +99,7 @@ def register(
             `num_local_experts`.
 
     Raises:
-        InvalidArgument: an option is out of range or for the other mode, or the name is taken.
+        InvalidArgument: an option is out of range or of the other mode, or the name is taken.
     """
     _require_free(instance(name, str, "name"))
     choice(mode, "mode", ("exchange", "slots"))
@@ -172,8 +172,8 @@ def _end_watch() -> None:
 
 @public
 def layers(model: nn.Module) -> list[ExpertParallel]:
-    """The expert-parallel layers of a model that was loaded with ours, in the model's order. `last` of a layer tells
-    about its last step, `budgets()` about possible budgets."""
+    """The expert-parallel layers of a model that was loaded with our implementation, in the model's order. A layer's
+    `last` tells about its last step, its `budgets()` about possible budgets."""
     return [layer for _, layer in holders_of(instance(model, nn.Module, "model"), ExpertParallel)]
 
 
@@ -243,7 +243,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
     def in_graph(
         self, hidden: torch.Tensor, index: torch.Tensor, top_k_weights: torch.Tensor, weights: list[torch.Tensor]
     ) -> torch.Tensor:
-        """The same in a compiled graph, without `stock`: it reads the module's parameters, which differ there."""
+        """The same in a compiled graph, without `stock`, which reads the module's parameters: they differ there."""
         self._require_no_buffers()
         names = (name for name, each in self.experts._parameters.items() if each is not None)
         return self._eager(hidden, index, top_k_weights, dict(zip(names, weights, strict=True)), with_stock=False)
@@ -270,7 +270,7 @@ class EvenkeelEP(EPImplementation):  # type: ignore[misc]
         return stock  # type: ignore[no-any-return]
 
     def _weights(self) -> Weights:
-        """Weights to send with experts, computed here, once a step, so that autograd passes on their gradients."""
+        """The weights to send with experts. Computed here, once a step, so that autograd passes on their gradients."""
         self._require_no_buffers()
         experts = self.experts
         weights = {name: self._at_home(weight) for name, weight in weights_of(experts, self.names).items()}
@@ -346,7 +346,7 @@ class _Shared(torch.autograd.Function):
 
 
 class SlotsEP(EvenkeelEP):
-    """The same over another implementation, which treats borrowed experts as further ones of its own."""
+    """EvenkeelEP over another implementation, which treats borrowed experts as further experts of its own."""
 
     layer: ExpertSlots
 
@@ -384,7 +384,7 @@ class SlotsEP(EvenkeelEP):
             made: torch.Tensor = stock(hidden, index, top_k_weights)
             return made
 
-        if is_parametrized(self.experts) or isinstance(self.experts, FSDPModule):  # versions do not show their changes
+        if is_parametrized(self.experts) or isinstance(self.experts, FSDPModule):  # whose changes no version shows
             self.layer.weights_changed()
         parts = (tensor[own] for tensor in (hidden, index, top_k_weights))
         return self.layer(*parts, self._run, weights, carry, unchanged if with_stock else None)

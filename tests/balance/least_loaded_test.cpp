@@ -1,4 +1,5 @@
-// Least-loaded compared with the paper's literal algorithm on random and adversarial loads; its stated laws.
+// Least-loaded compared with the paper's literal algorithm on random and adversarial loads, and tests of its
+// stated laws.
 #include "evenkeel/balance/least_loaded.h"
 
 #include <gmock/gmock.h>

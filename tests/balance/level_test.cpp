@@ -1,4 +1,5 @@
-// Level compared with all possible plans (small instances) and with least-loaded (any size); its stated laws.
+// Level compared with all possible plans (small instances) and with least-loaded (any size), and tests of its
+// stated laws.
 #include "evenkeel/balance/level.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +73,8 @@ TEST(Level, HasTheBestPlanOfAllInMostSmallInstancesWithCopies) {
   compare_with_every_plan(2, true, 1500);
 }
 
-// Checks the pieces on ranks without a copy. Two segments of one expert on one rank count as one piece.
+// Whether pieces on ranks without a copy have the least size. Two segments of one expert on one rank count as
+// one piece.
 bool pieces_are_large(const Case& c, const StepPlan& plan, std::int64_t m) {
   for (const Transfer& t : plan.transfers()) {
     std::int64_t piece = 0;

@@ -62,7 +62,7 @@ struct Case {
   std::vector<std::int64_t> limits;
 };
 
-constexpr std::int64_t kUnits = 80;  // a multiple of kBlocks, at least any rank's tokens
+constexpr std::int64_t kUnits = 80;  // a multiple of kBlocks; no rank has more tokens
 
 std::vector<Chunk> cut(const Case& problem) {
   std::vector<Chunk> chunks;

@@ -1,4 +1,4 @@
-"""evenkeel bench: the paper's scenarios in small sizes."""
+"""evenkeel bench: LLEP's scenarios in small sizes."""
 
 import json
 

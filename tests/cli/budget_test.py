@@ -1,4 +1,4 @@
-"""evenkeel run under a budget: every planner keeps it, less than the least is refused, and results do not change."""
+"""evenkeel run under a budget: planners keep to it, a budget below the least is refused, and results do not change."""
 
 from command import CommandTest
 

@@ -1,4 +1,4 @@
-"""What `evenkeel compare` writes besides its tables: a timeline, and one comparison for each value of a number."""
+"""What `evenkeel compare` writes besides its tables: a timeline, and one comparison for each value of an option."""
 
 import json
 import unittest

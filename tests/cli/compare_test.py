@@ -72,7 +72,7 @@ def drawn_ids(seed, tokens, layers=LAYERS, top_k=TOP_K, experts=EXPERTS):
 
 class CompareTest(CommandTest):
     def trace(self, name="t.npz", tokens=400, layers=LAYERS, top_k=TOP_K, seed=1, length=10, mirrored=False):
-        """An npz of sequences of `length` tokens, or without sequences; mirrored: the last experts are hotter."""
+        """An npz of sequences of `length` tokens, or without sequences. If mirrored, the last experts are hotter."""
         ids = [EXPERTS - 1 - expert if mirrored else expert for expert in drawn_ids(seed, tokens, layers, top_k)]
         with zipfile.ZipFile(self.folder / name, "w") as archive:
             archive.writestr("topk_ids.npy", npy([tokens, layers, top_k], ids))

@@ -1,4 +1,4 @@
-"""--dispatch: `place` promises, and `evaluate` finds, what SGLang's ranks serve from the written file.
+"""--dispatch: the loads that `place` promises and `evaluate` finds are what SGLang's ranks serve from the file.
 
 SGLang's rules are restated here from srt/eplb/expert_location.py of 0.5.23. tests/peers/dispatch_test.py runs its code.
 """

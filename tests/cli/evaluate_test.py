@@ -1,4 +1,4 @@
-"""evenkeel evaluate: its keys, the effect of options on figures and prices, the printed verdict, and refusals.
+"""evenkeel evaluate: its keys, the effect of options on figures and costs, the printed verdict, and refusals.
 
 What figures mean and when a placement pays is tested in the library (tests/placement: quality_test.cpp and evaluate).
 """

@@ -96,7 +96,7 @@ class Layers(CommandTest):
     def test_who_says_which_layers_have_experts_knows_better_than_rows_without_load(self):
         one = [skewed(n) if n != 2 else [0] * EXPERTS for n in range(6)]
         recordings = [self.nameless("one.npy", one), self.write("one.json", {"logical_count": one})]
-        # In turn: all rows have experts, but nobody chose row 2; rows are hidden layers; rows are later layers.
+        # In turn: all rows are MoE layers, though row 2 has no load; rows are hidden layers; rows are layers 3 to 8.
         for layers, kept in [("0-5", [0, 1, 2, 3, 4, 5]), ("0-1,3-5", [0, 1, 3, 4, 5]), ("3-8", list(range(3, 9)))]:
             for name in recordings:
                 said = self.json("profile", name, "--as", "counts", "--moe-layers", layers)

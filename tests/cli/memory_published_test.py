@@ -8,7 +8,7 @@ from command import REPOSITORY, CommandTest
 
 DATA = REPOSITORY / "tests" / "data"
 MOST_ERROR = 0.15
-# These report reserved memory, which is 5 to 10 % above allocated memory in runs that publish both.
+# For sources of reserved memory, which is 5 to 10 % above allocated memory in runs that publish both.
 MOST_ERROR_OF_RESERVED = 0.2
 
 

@@ -84,7 +84,7 @@ class Memory(CommandTest):
         self.assert_refused([*words, "50MB", "--require-fit"], 4, "Infeasible", *said)
         chunks = self.json(*TINY[:-1], 30000)
         self.assertEqual((chunks["promised"], chunks["advice"][0]), (False, {"change": "chunks", "value": 10}))
-        for name in ["olmoe-1b-7b", "glm-4.5-air", "deepseek-v3"]:  # exactly as printed
+        for name in ["olmoe-1b-7b", "glm-4.5-air", "deepseek-v3"]:  # the printed size is exact
             words = ["memory", "--model", CONFIGS / f"{name}.json"]
             size = self.call(*words).stdout.partition("a device of ")[2].partition(", with")[0]
             self.assertTrue(self.json(*words, "--device-memory", size)["fits"], (name, size))

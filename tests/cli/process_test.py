@@ -68,7 +68,7 @@ class Streams(ProcessTest):
             os.close(writer)
 
     def test_what_is_closed_is_not_taken_for_a_file_that_is_written(self):
-        """A process that starts with closed streams gets their numbers for the next files that it opens."""
+        """A process that starts with closed streams gets their descriptor numbers for the next files that it opens."""
 
         def close_all():
             for stream in range(3):
@@ -126,7 +126,7 @@ class Endings(ProcessTest):
         return bool(list(self.folder.glob("*.part")))
 
     def start_and_signal(self, words, *signs, **changes):
-        """Sends the signals once the command writes, or once it reads, for a profile: writing one is too short."""
+        """Sends the signals once the command writes; for a profile once it reads, since writing one is too short."""
         process = self.start(*words, **changes)
         begun = (lambda: has_open(process.pid, words[1])) if words[0] == "profile" else self.is_writing
         while not begun():

@@ -83,7 +83,7 @@ class Batch {
     rest.insert(rest.end(), bytes(2 * begin), bytes(rows.rows));
     return {static_cast<const std::byte*>(rows.data), own_index_, begin, rest.data()};
   }
-  // Gradient sums split in the same way; join_sums() puts all rows back in their places.
+  // Gradient sums, split like rows in split(); join_sums() puts all rows back in order.
   SplitSums split_sums(std::vector<float>& own) {
     rest_sums_.assign(own.size(), 0.0f);
     return {own.data(), own_index_, std::ssize(own_index_), rest_sums_.data()};

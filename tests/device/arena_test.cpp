@@ -1,4 +1,4 @@
-// The arena lends buffers that do not overlap, by best fit, merges returned ones and counts bytes in use.
+// The arena lends buffers by best fit and without overlap, merges returned ones and counts bytes in use.
 #include "evenkeel/device/arena.h"
 
 #include <gmock/gmock.h>

@@ -36,7 +36,7 @@ class Counting final : public CpuOperation {
   void cancel() noexcept override { ++cancelled; }
 };
 
-// Launches work on two streams with `order` between them. Returns the value that the second one saw.
+// Launches work on two streams with `order` between them. Returns the value that the second stream saw.
 template <class Order>
 int seen_by_second(std::uint64_t seed, Order order) {
   FakeDevice device(seed);

@@ -43,8 +43,8 @@ bool holds_bytes(const Buffer& buffer) {
   return std::ranges::count(buffer.bytes(), std::byte{7}) == std::ssize(buffer.bytes());
 }
 
-// Lends buffers at both ends of several arenas, then requests one that is too large. The others must be
-// intact.
+// Lends buffers at both ends of several arenas, then requests one that is too large. The buffers lent before
+// must be intact.
 bool arenas_lend() {
   std::vector<std::unique_ptr<Arena>> arenas;
   for (int i = 0; i < 4; ++i) arenas.push_back(std::make_unique<Arena>(Device::cpu()));

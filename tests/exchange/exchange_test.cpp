@@ -92,8 +92,8 @@ class Rank {
       }
   }
 
-  // Holds for the output and for the gradient of hidden: experts are linear, and the incoming gradient equals
-  // the row. Partial sums may have been rounded to bf16 `more_roundings` times.
+  // Checks the output, or the gradient of hidden. Both have the same sums, since experts are linear and the
+  // incoming gradient equals the row. Partial sums may have been rounded to bf16 `more_roundings` times.
   void expect_weighted_sums(const std::vector<std::byte>& actual, const std::string& what,
                             int more_roundings = 0) const {
     std::vector<float> sums(static_cast<std::size_t>(tokens_ * kHidden));
@@ -225,7 +225,7 @@ std::int64_t rows_between_nodes(const Step& step, int rank, const std::vector<in
   return static_cast<std::int64_t>(rows.size());
 }
 
-// With sums in nodes, as often on the way home.
+// With sums in nodes, as many rows cross on the way home.
 TEST_P(Exchanged, InTwoLevelsEachRowCrossesOnceToANodeAndNoneIsLostOrSentTwice) {
   const DataType type = GetParam();
   const std::int64_t row_bytes = kHidden * bytes_of(type);

@@ -47,7 +47,8 @@ _adapted: WeakSet[nn.Module] = WeakSet()  # experts whose parameters are gathere
 
 
 def _adapt_gathered(experts: nn.Module, mesh: DeviceMesh, around: Sequence[Any]) -> None:
-    """Gives PEFT the parameters that FSDP gathers, in its type, as DTensors on the adapters' mesh without gradients."""
+    """Gives PEFT the experts' parameters as FSDP gathers and casts them: DTensors on the adapters' mesh, without
+    gradients."""
     names = list(dict.fromkeys(wrapper.parameter_name for wrapper in around))
     before: list[dict[str, Any]] = []
 

@@ -52,7 +52,7 @@ class Agreed(NamedTuple):
     step: int
     kind: int  # a digest of all values that must be equal on all ranks, except the step
     training: tuple[bool, ...]  # by rank, whether it runs with gradients
-    wants: int  # a digest of which weights want gradients on these ranks; 0 if no rank runs with gradients
+    wants: int  # a digest of which weights want gradients, on ranks that run with gradients; 0 without any
 
     @property
     def without_step(self) -> Agreed:
@@ -60,7 +60,7 @@ class Agreed(NamedTuple):
         return self._replace(step=0)
 
     def covers(self, other: Agreed) -> bool:
-        """Whether the memory of a step of this kind suffices for the other."""
+        """Whether memory for a step of this kind also suffices for a step of the other kind."""
         return self.without_step == other.without_step or (self.kind == other.kind and not any(other.training))
 
 
@@ -72,7 +72,7 @@ class Known:
     counts: np.ndarray  # of all ranks, `[P, ...]`
     cut: Cut | None = None
     """The step's chunks, if known before it: ahead, or from the forward that a checkpoint runs again."""
-    ids: torch.Tensor | None = None  # the ids counted in such a forward
+    ids: torch.Tensor | None = None  # the ids counted in that earlier forward
 
 
 class Agreement:
@@ -119,16 +119,17 @@ class Agreement:
         return Known(agreed, of_all.reshape(len(every), *counts.shape).copy())
 
     def of_known(self, facts: Mapping[str, str], wants: str | None) -> Agreed:
-        """A step whose counts are known before it. Whether the facts are equal on all ranks is checked later."""
+        """Begins a step whose counts are known before it. Whether facts are equal on all ranks is checked later."""
         self._steps += 1
         kind = _digest([str(self._of_options), *facts.values()])
         training = (wants is not None,) * self.exchange.ranks
         return Agreed(self._steps, kind, training, 0 if wants is None else _digest([wants]))
 
     def backward(self, agreed: Agreed, lacks: bool, device: torch.device) -> bool:
-        """Collective: whether any rank `lacks` what its forward kept, so that all ranks must compute it again.
+        """Collective: whether any rank `lacks` what its forward kept; then all ranks must compute it again.
 
-        On a GPU it does not wait: like the GPU's collectives, it assumes that ranks make the same calls.
+        On a GPU it returns `lacks` without a message: like the GPU's collectives, it relies on ranks making the same
+        calls.
 
         Raises:
             CommError: on every rank, if ranks are at different calls.
@@ -169,7 +170,7 @@ class Agreement:
         return f"step {step} of {layer}, {direction}"
 
     def _gather(self, phase: str, digests: tuple[int, int], flag: bool, counts: torch.Tensor) -> torch.Tensor:
-        """Gathers messages `[P, message]`. Each can hold the most counts that any layer of the group has sent."""
+        """Gathers messages `[P, message]`. Each has room for the most counts that any layer of the group has sent."""
         message = counts.new_zeros(_HEAD + _state_of(self.exchange).capacity)
         message[:_HEAD] = to_device([*np.array(digests).view(np.int32), flag], counts.device, torch.int32)
         message[_HEAD : _HEAD + counts.numel()] = counts.reshape(-1)
@@ -227,8 +228,8 @@ def _digest(words: Iterable[str]) -> int:
 
 
 def _differing_ranks(values: Sequence[str | None]) -> tuple[int, int, int]:
-    """Two ranks with different values, in order, one of them with the most common value; then the other of the two if
-    most ranks have the common value, else -1."""
+    """Two ranks in ascending order, one with the most common value and one with another. The third number is the rank
+    with the other value if more than half of the ranks have the common one, else -1."""
     given = [rank for rank, value in enumerate(values) if value is not None]
     common, times = Counter(values[rank] for rank in given).most_common(1)[0]
     one = next(rank for rank in given if values[rank] == common)

@@ -46,7 +46,7 @@ class LayerAhead:
     def top_k(
         self, input: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, **more: Any
     ) -> Any:
-        """Replaces `torch.topk` of the router's scores; None if the call is about other numbers."""
+        """Replaces `torch.topk` of the router's scores; None if the call is not about such scores."""
         scores, tokens, last = input, self.routed.shape[0], input.dim() - 1
         shape = (*scores.shape[:-1], k)
         if k != self.routed.shape[1] or dim not in (-1, last) or scores.shape[-1:] != (self.layer.num_experts,):
@@ -62,7 +62,7 @@ class LayerAhead:
         return torch.return_types.topk((scores.gather(-1, ids), ids))  # type: ignore[attr-defined]
 
     def carried_out(self, ids: torch.Tensor, hidden: torch.Tensor, again: bool) -> torch.Tensor:
-        """The ids for the step to use instead of `ids`, which are compared with them. `again`: within backward."""
+        """The ids that the step shall use instead of `ids`. Also compares the two. `again`: within backward."""
         ahead = self.ids().to(ids.device)
         if ahead.shape != ids.shape:
             chose = f"its router on this rank chose {list(ids.shape)}"
@@ -88,7 +88,7 @@ class LayerAhead:
         return torch.where(own_order | _without(ahead) if self.keeps_missing else own_order, ids, ahead)
 
     def _matches_forward(self, hidden: torch.Tensor, again: bool) -> torch.Tensor:
-        """`[tokens]`: whether the row is of this block. A rerun in backward must have the block's forward's rows."""
+        """`[tokens]`: whether each row equals that of the block's forward, as it must in a rerun in backward."""
         rows = _row_fingerprints(hidden.detach())
         if not again and self._hidden is not None:
             raise invalid_on_all(
@@ -124,7 +124,7 @@ def _row_fingerprints(hidden: torch.Tensor) -> torch.Tensor:
 
 
 class Forced(TorchFunctionMode):
-    """Within it, the router of this layer chooses the ids known ahead."""
+    """A context in which the router of this layer chooses the ids known ahead."""
 
     def __init__(self, ahead: LayerAhead) -> None:
         super().__init__()

@@ -97,7 +97,7 @@ class CountedStep(NamedTuple):
         return Budgets(self.least, step, {n: self.even_bytes(n) for n in numbers})
 
     def balancing(self, numbers: Sequence[int]) -> int:
-        """The least bytes with which work moves, among these numbers of chunks and one chunk."""
+        """The least bytes at which work moves, in one chunk or in any of these numbers of chunks."""
         taken = [self.equal_chunks(n) for n in {1, *numbers}]
         return min([size for size, moves in taken if moves] or [size for size, _ in taken])
 
@@ -126,7 +126,7 @@ class LayerBudget:
         """The last step with gradients; the last step at all while none had gradients."""
 
     def kind_of(self, agreed: Agreed, given: Given) -> Agreed | None:
-        """The step's kind; None without a budget. Its chunks are measured at its first step, collectively.
+        """The step's kind; None without a budget. Chunks are measured at a kind's first step, collectively.
 
         A training step takes more than a step without gradients, and autocast changes what experts hold.
         """

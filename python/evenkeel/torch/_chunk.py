@@ -70,7 +70,7 @@ class Computed:
 
     at: Indices
     calls: list[Call]
-    parts: list[Part | None]  # one for each call, then one for borrowed experts; None if it has no position
+    parts: list[Part | None]  # one for each call, then one for borrowed experts; None without positions
     outputs: torch.Tensor  # [positions, hidden], before weights
 
 
@@ -147,7 +147,7 @@ class Chunk:
         calls, ran = self._calls(natives), []
         for of, part in calls:
             ran.append(run(AT_HOME, rows[part], slots[part] - of.start, [weight.detach()[of] for weight in weights]))
-        borrowed = list(self.loan.weights() if self.loan is not None else weights)  # no position reads the latter
+        borrowed = list(self.loan.weights() if self.loan is not None else weights)  # without a loan, none is read
         ran.append(run(BORROWED, rows[split:], slots[split:] - natives, borrowed))
         outputs = [part[0] for part in ran if part is not None]
         made = torch.cat(outputs) if len(outputs) > 1 else outputs[0] if outputs else self._no_outputs(hidden, weights)
@@ -264,7 +264,7 @@ class Chunk:
     def _sums_home(
         self, phase: str, at: Indices, of_positions: Iterable[torch.Tensor], like: torch.Tensor
     ) -> torch.Tensor:
-        """Adds the rows of positions, in the order of computing, for each pool row, then at the token's home.
+        """Sums the positions' rows, given in the order of computing: first for each pool row, then at the token's home.
 
         With `sum_in_nodes` they are also added at the gateway that passed the pool row on. Sums are f32 or wider, and
         rounded to the type of `like` [tokens, hidden] for sending.
@@ -365,8 +365,8 @@ def call_experts(
     """Calls the experts. Their output must be as wide as their rows.
 
     Raises:
-        InvalidArgument: the output is something else, or they changed rows or weights in place. With gradients, also if
-            they use other tensors that want a gradient.
+        InvalidArgument: the output is not such a tensor, or the experts changed rows or weights in place. With
+            gradients, also if the experts use other tensors that want a gradient.
     """
     before = [_version(tensor) for tensor in (rows, *weights)]
     made: object = experts(rows, slots, dict(zip(names, weights, strict=True)))
@@ -385,7 +385,7 @@ def call_experts(
 
 
 def _version(tensor: torch.Tensor) -> int:
-    """Grows when a tensor is changed in place; 0 for tensors of inference mode, which have no version."""
+    """A number that grows when a tensor is changed in place; 0 for tensors of inference mode, which have none."""
     return 0 if tensor.is_inference() else tensor._version
 
 

@@ -147,10 +147,11 @@ class Cut:
     def decide(
         self, finer: Callable[[], None], most_together: float, set_one_by_one: Callable[[bool], None]
     ) -> Decision:
-        """As the library decides under the layout's budget; `finer` is called before blocks are counted again.
+        """Makes the chunks that the library chooses under the layout's budget.
 
-        Where a step is not balanced in `most_together` chunks, experts are called one by one, unless that takes more:
-        `set_one_by_one` has the budget be of it.
+        `finer` is called before blocks are counted again. If a step cannot be balanced in `most_together` chunks,
+        experts are called one by one, unless that takes more memory. `set_one_by_one` switches the budget to such
+        calls.
         """
         runs = self._runs(self.counted)
         together = self._balanced_in(runs)
@@ -158,7 +159,7 @@ class Cut:
             set_one_by_one(True)
             runs = self._runs(self.counted)
             self.one_by_one = self._balanced_in(runs) <= together
-            if not self.one_by_one:  # single calls may keep more in sum
+            if not self.one_by_one:  # single calls together may keep more
                 set_one_by_one(False)
                 runs = self._runs(self.counted)
         yield from self._carry_out(self.counted, runs, finer)
@@ -237,7 +238,7 @@ class Cut:
             self.last[f"{name}_within_nodes"] = sum(each.within for each in levels)
 
     def _rows_at_home(self, goes: np.ndarray) -> Rows:
-        """Rows sent if nothing moves; `goes` `[P, P]` are each rank's tokens with an expert at home on each rank."""
+        """Rows sent if nothing moves; `goes` `[P, P]` counts each rank's tokens with an expert at home on each rank."""
         goes = goes * (1 - np.eye(len(goes), dtype=np.int64))
         me = self.exchange.rank
         return Rows(goes[me].tolist(), goes[:, me].tolist())

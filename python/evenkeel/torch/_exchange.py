@@ -67,7 +67,7 @@ class Exchange:
 
     @contextmanager
     def step(self, direction: str, device: torch.device) -> Iterator[None]:
-        """Within it, an error on this rank is reported to the other ranks, which would otherwise wait for it.
+        """A context: an error within it is reported to the other ranks, which would otherwise wait for this rank.
 
         `device` is the device of the step's tensors.
         """
@@ -111,7 +111,7 @@ class Exchange:
         received: Sequence[int],
         out: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, Pending]:
-        """The same without waiting: read the result only after waiting for it, and keep `rows` alive until then."""
+        """`all_to_all` without waiting: read the result only after waiting for it, and keep `rows` alive until then."""
         if out is None:
             out = rows.new_empty((sum(received), *rows.shape[1:]))
         given = _sendable(out), _sendable(rows.contiguous()), list(received), list(sent)
@@ -138,7 +138,7 @@ class Exchange:
             del back
 
     def _turns(self, counts: Rows) -> Iterator[Rows]:
-        """Yields the counts to pass on at a time, to and from each place of this rank's node."""
+        """Yields the counts of each exchange within this rank's node, to and from each place: all, or one place's."""
         assert self.nodes is not None
         size, place, places = self.nodes.size, self.nodes.place, len(self.nodes.mine)
         turns = [range(turn, turn + 1) for turn in range(1, size)] if self.is_frugal else [range(1, size)]
@@ -227,7 +227,7 @@ def gather_numbers(exchange: Exchange, phase: str, mine: Sequence[torch.Tensor])
 
 
 def _part(rows: torch.Tensor, counts: Sequence[int], some: Sequence[int]) -> torch.Tensor:
-    """The part of rows laid out by `counts` that `some` selects: its nonzero counts, which are adjacent."""
+    """From rows laid out by `counts`, the part whose counts are not 0 in `some`; these counts are adjacent."""
     first = next((i for i, count in enumerate(some) if count > 0), 0)
     return rows[sum(counts[:first]) :][: sum(some)]
 

@@ -63,7 +63,7 @@ class State(NamedTuple):
     """Where a rank is."""
 
     place: Place
-    waits: bool  # in that collective; else it has left it
+    waits: bool  # it is still in that collective; else it has left
     foreign_collective: str
     """The framework's collective in which the rank is, if it does not wait in ours; empty if none is known."""
 
@@ -168,7 +168,7 @@ class Faults:
         return self.error(time.monotonic())
 
     def failed_here(self, error: BaseException) -> None:
-        """Tells all ranks that this rank leaves its step, by its own error or by one of other collectives."""
+        """Tells all ranks that this rank leaves its step, by its own error or by an error in other collectives."""
         if self.verdict is None and self.ranks > 1:
             what = f"{type(error).__name__}: {error}"[:_WHY_CHARACTERS]
             outside = is_of_backend(error) or isinstance(error, CommError)

@@ -20,7 +20,7 @@ def max_over_mean(loads: Sequence[int]) -> float:
 
 
 def numbers_of(last: Mapping[str, Any], costs: SpillCosts | None) -> Numbers:
-    """A step in numbers. The predicted gain is the worst rank's saving by the costs, without the cost of moving."""
+    """A step in numbers. The predicted gain is the worst rank's saving by `costs`, not counting the cost of moving."""
     loads, at_home = last["rank_loads"], last["home_loads"]
     made: Numbers = {
         "max_over_mean": max_over_mean(loads),

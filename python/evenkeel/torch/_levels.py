@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Levels(NamedTuple):
     """How many rows or weights each of the two exchanges carries."""
 
-    first: Rows  # by rank of the group
-    passed: Rows  # by place in this rank's node
+    first: Rows  # directly sent ones, by rank of the group
+    passed: Rows  # passed on, by place in this rank's node
     between: int  # over links between nodes, of all ranks
     within: int  # within nodes, of all ranks
 
@@ -33,7 +33,7 @@ class Levels(NamedTuple):
 
 
 class OutgoingRows:
-    """The rows that this rank sends: which of them it sends itself, and who wants the others.
+    """The rows that this rank sends: which of them it sends itself, and which ranks want those passed on.
 
     Tensors by node are `[nodes, places, ...]`, with the places of the largest node.
     """

@@ -60,7 +60,7 @@ class LayerOptions:
             raise invalid("sum_in_nodes", "needs nodes", "nodes as well, such as nodes=8, or False")
 
     def _keep(self, name: str, value: object) -> None:
-        """Stores the value as a plain Python number, so that ranks compare equal whatever type they were given."""
+        """Stores the value as a plain Python number, so that ranks compare equal whatever numeric type was given."""
         object.__setattr__(self, name, value)
 
     def _refuse_beside_slots(self) -> None:

@@ -32,7 +32,7 @@ class _Connection:
     socket: socket.socket
     allowed: range  # ranks that may be at the other end
     rank: int = -1  # the rank at the other end; -1 until its first line
-    rest: bytes = b""  # the begin of an incomplete line
+    rest: bytes = b""  # the beginning of an incomplete line
 
 
 class Peers:

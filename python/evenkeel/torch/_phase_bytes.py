@@ -51,8 +51,8 @@ class ExpertBytes(NamedTuple):
 def measure_experts(
     experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool
 ) -> tuple[ExpertBytes, ExpertBytes]:
-    """Measures calls of all experts at once, with the worse of all rows at one expert and rows spread over all; then
-    calls of one expert at a time.
+    """Measures calls of all experts at once, then calls of one expert at a time. In calls of all experts, rows are at
+    one expert or spread over all; the larger measurement counts.
 
     Bytes grow faster with many rows, where activations dominate, than with few, where weight gradients do. Growth is
     measured with one expert, with so many rows that activations outweigh its weights.
@@ -101,7 +101,8 @@ def measure_experts(
     alone = [(n, held(n, 1, 1)) for n in (first, 3 * first // 2)]
 
     def line(phase: int, all_samples: Sequence[Sequence[tuple[int, tuple[int, int, int]]]], of: int) -> Line:
-        """A line above all measurements. Few rows may lie above the slope of many: gradients are allocated anew."""
+        """A line above all measurements. Few rows may take more than the slope of many rows says, since gradients are
+        allocated anew."""
         per_row = max(slope(samples, phase) for samples in (*all_samples, alone))
         fixed = max(0, *(at[phase] - per_row * n for samples in all_samples for n, at in samples))
         return Line(per_row, fixed, -(-fixed // of))
@@ -154,7 +155,7 @@ def _phases(
 ) -> list[_native.PhaseBytes]:
     """The phases, if calls of the experts at home leave `gradients` bytes of weight gradients."""
     row = hidden.shape[1] * max(hidden.element_size(), taken.out_size)
-    wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # sums, or results times f32 weights
+    wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # sums, or results times weights in f32
     cast = wide if wide > row else 0
     grad = max(row, hidden.shape[1] * routed.itemsize)  # a row of the output's type
     expert = sum(weight[0].numel() * weight.element_size() for weight in weights)

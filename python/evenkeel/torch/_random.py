@@ -20,7 +20,7 @@ class RecomputeContext:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Within it, random numbers repeat from this state. Afterwards they continue as if it had not run."""
+        """A context in which random numbers repeat from this state. Afterwards they continue as if it had not run."""
         with torch.autocast(self.kind, *self.autocast), torch.random.fork_rng(self.devices, device_type=self.kind):
             torch.set_rng_state(self.host)
             if self.devices:
@@ -29,6 +29,6 @@ class RecomputeContext:
 
 
 def preserve_random_state(like: torch.Tensor) -> AbstractContextManager[None]:
-    """Random numbers drawn within it do not change those drawn after it."""
+    """A context: random numbers drawn within it do not change those drawn after it."""
     devices = [] if like.device.type == "cpu" else [like.get_device()]
     return torch.random.fork_rng(devices, device_type=like.device.type)

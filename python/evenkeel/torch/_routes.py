@@ -2,8 +2,9 @@
 (evenkeel/plan/route_tables.h); a sort of the ids on their own device does the rest.
 
 A position is one assignment on the rank that computes it. A row is one token's hidden state; it is sent to a rank once,
-however many of its positions are there. Rows are sent in the order of destinations, then of tokens. Positions here are
-numbered: this rank's own first, then those received. Positions read the pool: this rank's tokens, then received rows.
+however many of its positions are there. Rows are sent in the order of destinations, then of tokens. The positions that
+a rank computes are numbered: those of its own tokens first, then those received. They read their rows from the pool:
+this rank's tokens, then received rows.
 """
 
 from __future__ import annotations

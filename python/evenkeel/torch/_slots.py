@@ -84,8 +84,8 @@ class _Rows:
 class _PaddedRows:
     """Rows sorted by place, with padding behind the rows of each place or behind all rows.
 
-    Only the device knows where the rows of slots begin. So rows that may belong to either go to both calls of the experts.
-    In each call, rows of the other lie behind those that its counts cover.
+    Only the device knows where the rows of slots begin. So rows that may belong to either go to both calls of the
+    experts. Each call gets the other call's rows behind the rows that its own counts cover.
     """
 
     def __init__(self, rows: int, at_home: int, in_slots: int, ends: tuple[torch.Tensor, torch.Tensor]) -> None:
@@ -163,7 +163,7 @@ class SlotStep:
         return self._run(cut, self.experts, (own, foreign - self.homes, slots.new_zeros(1)), rows, beside)
 
     def sorted(self, experts: Experts, rows: torch.Tensor, counts: torch.Tensor, *beside: torch.Tensor) -> torch.Tensor:
-        """The same for rows sorted by place and experts that take them so: `experts(rows, counts, weights, *beside)`.
+        """The same for rows sorted by place, with experts for sorted rows: `experts(rows, counts, weights, *beside)`.
 
         `counts` `[places here]` are the rows of each place, on any device that the experts accept. For kernels of fixed
         sizes, places may have more rows than assignments, and more rows may follow the last place. Experts then get

@@ -7,7 +7,7 @@ import threading
 from .._arguments import invalid
 from ._agreement import Known
 
-_here = threading.local()  # `plans`: the Plans that this thread is within
+_here = threading.local()  # `plans`: the Plans whose context this thread is in
 
 
 class Plans:

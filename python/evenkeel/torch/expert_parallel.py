@@ -46,7 +46,8 @@ class ExpertParallel:
     Args:
         num_experts: E, over all ranks.
         group: the process group of the ranks that share the experts; the default group if None.
-        planner: "level" (the lowest worst rank, then few transfers), "least-loaded" (LLEP) or "ep" (nothing moves).
+        planner: "level" (the lowest load of the fullest rank, then few transfers), "least-loaded" (LLEP) or "ep"
+            (nothing moves).
         placement: homes of experts; by default rank r has the r-th part of them. `weights` of a rank are those of the
             experts at home there, ascending. Copies (redundant experts) are refused: each would need its own gradient.
         layer: the layer of the placement, by its number in the model.
@@ -55,8 +56,8 @@ class ExpertParallel:
             predicted cost, by `costs` or by what the first call measures.
         budget: bytes, or "4GiB", that the layer may hold at once for one step, whatever the routing. With more than one
             chunk, backward recomputes. "auto": as much as even routing takes in 2 chunks, for the largest step so far,
-            and at least enough for every routing. None: no bound. Outputs, weights at home and the gradients that
-            backward returns are not counted; each chunk's gradients of weights at home are.
+            and at least enough for every routing. None: no bound. Not counted are outputs, weights at home and the
+            gradients that backward returns; counted are each chunk's gradients of weights at home.
         chunk_bins: under a budget, numbers of chunks, ascending: the least that fits is used, in equal chunks
             (MemFine's MACT, Eq. 9). By default, or if none of them fits, docs/decisions.md says how chunks are chosen:
             balanced ones first; work stays at home if moving it does not fit.
@@ -341,7 +342,7 @@ class ExpertParallel:
 
     @property
     def budget(self) -> int | None:
-        """In bytes. With "auto", 0 before the first step, then as much as the largest step has needed."""
+        """The budget in bytes. With "auto", 0 before the first step, then as much as the largest step has needed."""
         return self._budget.bytes
 
     @public

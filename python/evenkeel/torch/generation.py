@@ -79,7 +79,7 @@ class Generation:
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[None]:
-        """Within it, observes what generate() tells about its forwards."""
+        """A context that observes what generate() tells about its forwards."""
         with (
             replaced(self._model, "_get_stopping_criteria", self._criteria),
             replaced(self._model, "prepare_inputs_for_generation", self._prepare),

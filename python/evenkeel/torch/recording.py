@@ -219,9 +219,9 @@ def record(
 
     It works with every transformers model that has experts modules, and with models built alike. A sequence of the
     trace is a row of a batch, a text of a packed row, or a sequence returned by generate(), including its prompt.
-    Padding by attention_mask is left out, and so are tokens that generate() runs but does not return: rows that have
-    ended, losing beams, drafts. A rerun by activation checkpointing is not recorded twice. Memory is that of one
-    forward's choices, or of one call of generate().
+    Left out are tokens that attention_mask marks as padding, and tokens that generate() runs but does not return: rows
+    that have ended, losing beams, rejected drafts. A rerun by activation checkpointing is not recorded again. Memory
+    holds the choices of one forward, or of one call of generate().
 
     A forward that continues a cache outside of generate() does not tell which sequences its tokens belong to. They are
     recorded, but the trace then has no sequences, and a UserWarning says so. docs/recording.md has every case.

@@ -28,8 +28,8 @@ def routes_ahead(
     replay: bool = True,
     missing: Literal["router", "drop"] = "router",
 ) -> Iterator[None]:
-    """Within it, one forward of `model` and its backward use these ids. One message counts all layers before the
-    forward.
+    """A context in which one forward of `model` and its backward use these ids. Before the forward, one message
+    gathers the counts of all layers.
 
     The host then reads nothing of ours within layers, except in the first block, which measures a step of this kind.
     All checks are made when the block ends, so call the optimizer after it. Every rank must enter it with the same
@@ -42,8 +42,8 @@ def routes_ahead(
             in the model's order. -1 is no expert.
         replay: whether the routers are made to choose these ids, with the weights that they compute for them. Otherwise
             they choose themselves, and other choices are an error.
-        missing: what happens to a token whose ids are all -1, such as a cached one. "router": its router chooses, and
-            its layer counts as usual, on all ranks. "drop": it goes to no expert.
+        missing: what happens to a token whose ids are all -1, such as a cached one. "router": the layer's router
+            chooses, and the layer then counts in its step as usual, on all ranks. "drop": the token goes to no expert.
 
     Raises:
         InvalidArgument: on every rank, if an id of any rank is no expert's, if ranks enter with different options, or,
@@ -89,7 +89,7 @@ def _checked(routed: Any, layers: int, device: torch.device | None) -> torch.Ten
 
 @contextmanager
 def _known_on_all_ranks(aheads: list[LayerAhead], ids: torch.Tensor) -> Iterator[None]:
-    """Within it, these layers of one group use the routes of all ranks. At its end the routers' choices are checked."""
+    """A context in which these layers of one group use all ranks' routes. At its end routers' choices are checked."""
     first, layers = aheads[0], [ahead.layer for ahead in aheads]
     exchange, agreement = first.layer.exchange, first.layer._agreement
     with exchange.step("forward", ids.device):
@@ -144,7 +144,7 @@ def _count(exchange: Exchange, aheads: list[LayerAhead]) -> None:
 
 
 def _plan(exchange: Exchange, aheads: list[LayerAhead]) -> None:
-    """Collective: plans layers whose steps would read numbers of rows; gathers these with one message."""
+    """Collective: plans layers. Numbers of rows that their steps would read are gathered now, with one message."""
     decide_together(exchange, [ahead.layer.plan_ahead(ahead) for ahead in aheads])
     cuts = [ahead.cut for ahead in aheads if ahead.cut is not None]
     chunks = [

@@ -1,7 +1,7 @@
-"""`ExpertSlots`: balance behind any dispatcher, for other transports and kernels than ours.
+"""`ExpertSlots`: balance behind any dispatcher, for transports and kernels that are not ours.
 
-Each rank has a few spare expert slots. A step's plan says which experts' weights they hold. The router's ids become
-places, (rank, expert or slot), and the dispatcher, which knows nothing of balancing, treats slots as further experts.
+Each rank has a few spare expert slots. A step's plan says which experts' weights the slots hold. The router's ids
+become places, (rank, expert or slot). The dispatcher knows nothing of balancing and treats slots as further experts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ExpertSlots(ExpertParallel):
         topology: FilePath | None = None,
         name: str = "",
     ) -> None:
-        slots = number(slots, "slots", 1, 2**31 - 1)  # None is for layers without
+        slots = number(slots, "slots", 1, 2**31 - 1)  # LayerOptions takes None as no slots
         options = LayerOptions(planner, 1.0, min_segment, imbalance_threshold, None, None, costs, topology, slots)
         self._begin(num_experts, group, options, placement, layer, name)
 
@@ -99,10 +99,10 @@ class ExpertSlots(ExpertParallel):
             dispatcher: `dispatcher(hidden, places, top_k_weights, run)`. It sends rows to their places, `[tokens, k]`
                 in 0..num_places-1, -1 for none; rank r has the places from `r * places_here` on. It calls `run(rows,
                 slots)` once on the received rows, sorted by source rank, then by place; `slots` are places minus this
-                rank's first place. It returns the output of each of this rank's tokens. A row arrives once for each of
-                its places here. For rows sorted by place, it calls `run.sorted(experts, rows, counts)` instead, with
-                experts that take the number of rows of each place instead of `slots`. Further tensors by row follow as
-                arguments (`run(rows, slots, probs)`) and are passed to the experts after their weights.
+                rank's first place. A row arrives once for each of its places here. The dispatcher returns the output of
+                each of this rank's tokens. If it sorts rows by place, it calls `run.sorted(experts, rows, counts)`
+                instead, with experts that take the number of rows of each place instead of `slots`. Further tensors by
+                row follow as arguments (`run(rows, slots, probs)`) and are passed to the experts after their weights.
             stock: `stock(hidden, top_k_index, top_k_weights)` runs instead of a step in which nothing moves.
 
         Raises:
@@ -131,7 +131,7 @@ class ExpertSlots(ExpertParallel):
         return f"{super()._options_in_words()}, {plural(self.slots, 'slot')} a rank"
 
     def _changed(self, weights: Sequence[torch.Tensor]) -> bool:
-        """Whether slots may hold other weights than these, as far as torch's version counters tell."""
+        """Whether slots may hold older values of these weights, as far as torch's version counters tell."""
         before, self._versions = self._versions, [_version(weight) for weight in weights]
         return before != self._versions or any(weight.is_inference() for weight in weights)
 
@@ -163,7 +163,7 @@ class ExpertSlots(ExpertParallel):
 
 
 def _version(weight: torch.Tensor) -> tuple[object, ...]:
-    """A value that differs after each change that torch counts. Holds the storage weakly; a new storage differs."""
+    """A value that changes with the storage and with each change of it that torch counts. Holds the storage weakly."""
     count = 0 if weight.is_inference() else weight._version
     view = weight.data_ptr(), weight.shape, weight.stride(), weight.dtype
     return StorageWeakRef(weight.untyped_storage()), count, *view
@@ -171,12 +171,12 @@ def _version(weight: torch.Tensor) -> tuple[object, ...]:
 
 @contextmanager
 def weights_fixed(model: nn.Module | ExpertSlots) -> Iterator[None]:
-    """Within it, steps without gradients keep borrowed weights in their slots for the following steps.
+    """A context in which steps without gradients keep borrowed weights in their slots for the following steps.
 
-    Decoding then sends few weights: a slot is refilled only if the worst rank would exceed 1.01 times the mean. Each
-    layer holds its slots until the end. Every rank must enter and leave at the same step. Changing a weight in place,
-    as an optimizer does, or replacing it by another tensor empties the slots. Changes that torch does not count, by
-    `.data` or another library's kernels, are not allowed within it.
+    Decoding then sends few weights: a slot is refilled only if otherwise the fullest rank would exceed 1.01 times the
+    mean. Each layer holds its slots until the context ends. Every rank must enter and leave at the same step. Changing
+    a weight in place, as an optimizer does, or replacing it by another tensor empties the slots. Changes that torch
+    does not count, by `.data` or another library's kernels, are not allowed within the context.
 
     Args:
         model: a model with `ExpertSlots`, as attributes of its modules or by `evenkeel.transformers`; or one such

@@ -34,7 +34,7 @@ class BlockMachine : public HostMachine<HopperColumns> {
       }
       call.maps = maps.data();
     }
-    // Blocks run one after another. The first takes all tiles but the first tile of each other block.
+    // Blocks run one after another. The first block takes all tiles except the first of every other block.
     gridDim.x = 2;
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) run_block(call);
   }

@@ -1,6 +1,6 @@
 // Runs forward and backward (evenkeel/compute/cuda/internal/passes.h) on the host: the part that does not
-// depend on how products are computed. Kernel has kDotColumns; to multiply tile by tile, also kTileColumns
-// and run_tile().
+// depend on how products are computed. Kernel must have kDotColumns and, to multiply tile by tile,
+// kTileColumns and run_tile().
 #pragma once
 
 #include <algorithm>

@@ -17,7 +17,7 @@ class SharedMemory {
   explicit SharedMemory(std::size_t bytes) : bytes_(bytes, std::byte{0xff}) {}
 
   void poison(std::size_t begin, std::size_t count) { std::memset(bytes_.data() + begin, 0xff, count); }
-  // cp.async of a 16-byte line; numbers beyond `numbers` become zero.
+  // cp.async of a 16-byte line; all but its first `numbers` elements become zero.
   void copy_line(std::uint32_t to, const bf16* from, int numbers) {
     std::memset(bytes_.data() + to, 0, 16);
     if (numbers > 0) std::memcpy(bytes_.data() + to, from, static_cast<std::size_t>(numbers) * 2);

@@ -101,7 +101,7 @@ void expect_origins(const HostRoutes& routes, int me) {
 
 void compare(const Step& step, HostRoutes& routes) {
   const bool whole = routes.num_chunks() == 1;
-  ChunkShares shares;  // only handles plans that a planner can make
+  ChunkShares shares;  // handles only plans that a planner can make
   if (!whole) shares.begin(step.plan);
   for (int chunk = 0; chunk < routes.num_chunks(); ++chunk) {
     const Choices part = part_of(step.choices, routes, chunk);

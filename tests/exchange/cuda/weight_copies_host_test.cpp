@@ -1,4 +1,4 @@
-// Borrowed weights are in their slots when a chunk computes with them, and no other order sends fewer.
+// Borrowed weights are in their slots when a chunk computes with them, and no order of use sends fewer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
