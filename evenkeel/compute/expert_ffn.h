@@ -105,14 +105,14 @@ class ExpertFfn {
   virtual const ExpertShape& shape() const = 0;
 
   // Prepared weights of one expert: a copy of everything that a pass needs, in the layout that its products
-  // need. Recompute's has what recomputing the saved activations needs in addition to backward's; forward's
-  // begins with the same bytes. A null tensor leaves its bytes unchanged, so weights may arrive one tensor at
-  // a time.
+  // need. A backward pass that recomputes needs both the copy for backward and the copy for recompute. The
+  // copy for forward begins with the bytes of the copy for recompute. A null tensor leaves its bytes
+  // unchanged, so weights may arrive one tensor at a time.
   virtual std::int64_t prepared_bytes(Pass pass) const = 0;
   virtual void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const = 0;
 
   // Bytes of workspace for a call, independent of the number of rows: the amount for full speed, and the
-  // least that works. Any amount from the least on is accepted, and affects only the bits of gradients.
+  // least that works. Any amount from the least on is accepted. It affects only the last bits of gradients.
   virtual std::int64_t workspace_bytes(Pass pass) const = 0;
   virtual std::int64_t least_workspace_bytes(Pass pass) const { return workspace_bytes(pass); }
   // Bytes that forward saves for backward per position, and the margin needed after the saved bytes of all of

@@ -27,10 +27,10 @@ struct ExchangeTime {
   double seconds = 0;
 };
 
-// `start` with its numbers of products fitted to `times`. Throws InvalidArgument for a time that is not above
-// 0.
+// Returns `start` with the numbers that describe products fitted to `times`. Throws InvalidArgument for a
+// time that is not above 0.
 Machine fit_products(const Machine& start, std::span<const ProductTime> times);
-// As fit_products(), for the numbers of links, and those of network interfaces if some bytes go across.
+// Like fit_products(), for the numbers that describe links, and network interfaces if bytes go across nodes.
 Machine fit_exchanges(const Machine& start, std::span<const ExchangeTime> times);
 
 // Returns the seconds that the machine predicts.

@@ -59,8 +59,9 @@ struct MachineNumber {
 };
 std::span<const MachineNumber> machine_numbers();
 
-// A machine of such devices, at the assumed part of the vendor's figures (topology/devices.h); latencies are
-// 0. A preset does not describe the network, so network interfaces get the rate of the device's links.
+// A machine of such devices. It reaches the assumed part of the vendor's figures (topology/devices.h), and
+// its latencies are 0. A preset does not describe the network, so network interfaces get the rate of the
+// device's links.
 Machine device_machine(const DevicePreset& device);
 
 // Throws InvalidArgument for a number outside its range; the error calls the machine `argument`.

@@ -14,10 +14,10 @@ namespace evenkeel {
 //
 // Problem    Spilling takes work from the slowest rank and makes weights travel. Where routing is nearly even
 //            it costs more than it gains.
-// Method     Predicted gain: the worst rank's load at home less that under the plan, times the seconds of one
-//            assignment. Predicted cost: the fixed cost of a step that moves work, plus the transfers of the
-//            rank that sends or receives the most. Where the gain is not above the cost, everything stays at
-//            home.
+// Method     Predicted gain: the worst rank's load with everything at home, minus the worst rank's load under
+//            the plan, times the seconds of one assignment. Predicted cost: the fixed cost of a step that
+//            moves work, plus the transfers of the rank that sends or receives the most. If the gain is not
+//            above the cost, everything stays at home.
 // Guarantee  The same answer on every rank that has the same costs: it depends on the arguments alone.
 struct SpillCosts {
   double seconds_per_assignment = 0;  // its products, and its row there and back
@@ -37,9 +37,9 @@ struct StepParts {
 };
 StepParts step_parts(const Machine& machine, const ExpertWork& expert, bool backward);
 
-// The factor from the sum of its parts to what moving work really costs. Measured on the shipped layer: 1.3
-// in training and 1.6 in forward, because pieces of few rows multiply slower, and of equally loaded ranks the
-// slowest counts.
+// What moving work really costs, divided by the sum of its parts. Measured on the shipped layer: 1.3 in
+// training and 1.6 in forward, because pieces of few rows multiply slower, and because equally loaded ranks
+// wait for the slowest of them.
 inline constexpr int kMovingCostFactor = 2;
 
 // Costs of one step. An assignment costs its products and its row of `row_bytes` there and back. A transfer
@@ -49,8 +49,10 @@ SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double 
 
 // A step whose ranks are on several nodes, predicted from the bytes on each link.
 //
-// Model     Adds up the products of the worst rank, the rows to their experts and back, and the borrowed
-//           weights, in training with their gradients. Rows and weights are separate exchanges (links.h).
+// Model     Adds up the seconds for the products of the worst rank, for the rows to their experts and back,
+// and
+//           for borrowed weights, in training with their gradients. Rows and weights are separate exchanges
+//           (links.h).
 //           Packing and kMovingCostFactor count as in spill_costs().
 struct StepLinks {
   Topology topology;
@@ -69,8 +71,8 @@ void require_links(const StepLinks& links, const char* argument);
 // interface.
 bool links_differ(const StepLinks& links);
 
-// `rows` and `transfers` [P, P], one row per sender: assignments, and borrowed experts. Throws
-// InvalidArgument unless both are for the topology's ranks.
+// `rows` counts assignments and `transfers` counts borrowed experts; both are [P, P] with one row per sender.
+// Throws InvalidArgument unless both are for the topology's ranks.
 double step_seconds(const StepLinks& links, std::int64_t worst_load, std::span<const double> rows,
                     std::span<const double> transfers);
 

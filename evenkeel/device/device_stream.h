@@ -9,10 +9,11 @@
 // Peers     Device events pass between threads: one thread records an event, other threads' streams wait for
 //           it.
 // Errors    If a posted operation fails, the call that flushes it throws. Operations posted after it are
-//           cancelled. Waiting for its Event throws each time, as on a CpuStream.
+//           cancelled. Waiting for the Event of a failed or cancelled operation throws each time, as on a
+//           CpuStream.
 // Watches   Some work ends only if other ranks do their part on their devices. The code that submits such
-//           work attaches a StreamWatch; a thread waiting for the work then checks now and then whether it
-//           can still end.
+//           work attaches a StreamWatch. A thread that waits for the work then checks from time to time
+//           whether the work can still end.
 // Threads   A stream belongs to one thread. Any thread may use an event that it holds.
 #pragma once
 
@@ -31,7 +32,7 @@
 
 namespace evenkeel {
 
-// A point in a device's work, once recorded.
+// Marks a point in a device's work once it is recorded.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;

@@ -85,10 +85,10 @@ void deal_and_send(const ChunkWork& work, CudaStream& stream);
 // Fills input_row and output_row from the outboxes of all ranks.
 void receive(const ChunkWork& work, CudaStream& stream);
 
-// Gathers the rows here, [rows, D], from the hidden rows or output gradients of all ranks.
+// Gathers the rows that this rank computes, [rows, D], from the hidden rows or output gradients of all ranks.
 enum class TokenRows { hidden, grad_output };
 void gather_rows(const ChunkWork& work, TokenRows which, std::int64_t hidden, void* rows, CudaStream& stream);
-// Zeroes an f32 row for each row here.
+// Zeroes one f32 row for each row that this rank computes.
 void zero_rows(const ChunkWork& work, std::int64_t hidden, float* rows, CudaStream& stream);
 // Gathers router weights from all ranks, in the order of output_row.
 void gather_weights(const ChunkWork& work, float* weights, CudaStream& stream);

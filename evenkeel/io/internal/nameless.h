@@ -1,8 +1,8 @@
 // Arrays without a name: an npy, the only array of an npz or of a file of torch.save, lists in JSON, lines of
 // a table. Their meaning is never guessed from their values. It comes from the options `axes` or `columns`,
 // or from a model's config if its sizes fit in only one order. Otherwise an error lists every reading that
-// the shape allows (docs/formats.md#arrays-without-a-name). Also: orders of dimensions by name, for all
-// arrays.
+// the shape allows (docs/formats.md#arrays-without-a-name). This header also reads orders of dimensions by
+// name, for arrays with and without a name.
 #pragma once
 
 #include <cstdint>

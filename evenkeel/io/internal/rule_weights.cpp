@@ -229,7 +229,8 @@ class RuleWeights {
       wide_.kv_heads = key_heads(keys_, "num_global_key_value_heads", wide_.heads);
   }
 
-  // From an object for each such layer, whose key is the layer's number, possibly with leading zeros.
+  // Reads an object that has one key per layer with wide attention: the layer's number, possibly with leading
+  // zeros. The value is an object with the layer's attention shape.
   void read_wide_shape(const JsonField& each) {
     if (!each->is_object()) each.fail("is not a JSON object");
     std::set<std::size_t> stated, wanted;

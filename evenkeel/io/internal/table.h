@@ -126,10 +126,10 @@ class NamedTable {
   // does not count the lines.
   void add(const Cells& cells, std::int64_t line);
 
-  // Layers are in ascending order. Counts of several ranks are added up, and those of several steps unless
-  // steps are kept, in order of first appearance. A long table may lack experts that no token chose, so
-  // options.num_experts may be above its largest id. Throws ParseError if a layer, expert or token appears
-  // twice without a step, rank or the like to distinguish the lines.
+  // Layers are in ascending order. Counts of several ranks are added up, and so are counts of several steps
+  // unless steps are kept. Kept steps are in order of first appearance. A long table may lack experts that no
+  // token chose, so options.num_experts may be above its largest id. Throws ParseError if a layer, expert or
+  // token appears twice without a step, rank or the like to distinguish the lines.
   FoundRouting found(const ReadOptions& options);
 
  private:

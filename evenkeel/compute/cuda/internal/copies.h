@@ -39,7 +39,7 @@ struct CopyLines {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Makes all writes that this thread has waited for visible to wgmma, including other threads' cp.async.
+// Makes writes visible to wgmma: all that this thread has waited for, including other threads' cp.async.
 __device__ __forceinline__ void show_to_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -98,7 +98,7 @@ __device__ __forceinline__ Tile take_tile(Shared& shared, RingPlace<kTileSlots>&
   return tile;
 }
 
-// One thread draws tiles. It requests the next number early and uses it late, to hide the latency.
+// One thread draws tiles. It requests the next tile's number early and uses it late, to hide the latency.
 template <class Product>
 struct Drawer {
   std::int32_t drawn;  // last value of the counter, which does not count each block's first tile

@@ -201,14 +201,14 @@ struct Loader<Product, false> {
   }
 };
 
-// Offsets in a stage of the operands of a warpgroup's first instruction; depth_step() is the distance to the
-// next.
+// Where in a stage the operands of a warpgroup's first instruction begin; depth_step() is the distance to the
+// next instruction's operands.
 EVENKEEL_HOST_DEVICE constexpr std::uint32_t operand_a(int warpgroup) {
   return static_cast<std::uint32_t>(warpgroup * kBoxBytes);  // 64 rows or 64 columns of a tile are one box
 }
 inline constexpr std::uint32_t kOperandB = kBytesA;
 
-// The tile's row whose sums a thread of a multiplying warpgroup holds, for each of a block's two halves.
+// A thread of a multiplying warpgroup holds sums of two rows of the tile. Returns the row of `half` 0 or 1.
 EVENKEEL_HOST_DEVICE constexpr int row_of(int warpgroup, int thread, int half) {
   return warpgroup * kWarpgroupRows + thread / 32 * 16 + thread % 32 / kQuad + 8 * half;
 }

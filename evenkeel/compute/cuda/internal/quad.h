@@ -17,8 +17,9 @@ inline constexpr int kSegmentColumns = kQuad * kBlockColumns;
 inline constexpr int kBlockNumbers = 4;                        // per lane
 inline constexpr int kSegmentNumbers = kQuad * kBlockNumbers;  // per lane
 
-// One of the two rounds of a 4 x 4 transposition over a quad: with the lane kMask = 1 away, then 2 away. In
-// each round a lane sends two of its numbers and stores the received ones in their places.
+// One of the two rounds of a 4 x 4 transposition over a quad. Lanes exchange numbers with the lane 1 away in
+// the first round (kMask = 1) and 2 away in the second. In each round a lane sends two of its numbers and
+// stores the received ones in their places.
 // exchange(value, mask) returns the value of the lane whose index differs in the mask's bit. No array index
 // depends on the lane, so that the numbers stay in registers.
 template <int kMask, class Exchange>

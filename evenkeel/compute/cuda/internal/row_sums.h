@@ -1,5 +1,5 @@
-// The sums that backward computes besides its products: gradients of row weights and biases and, if requested
-// by row, of the input. The order of every sum depends only on the input.
+// The sums that backward computes besides its products: the gradients of row weights, of biases and, if it is
+// requested by row, of the input. The order of every sum depends only on the input.
 #pragma once
 
 #include <algorithm>
@@ -127,8 +127,8 @@ struct BiasGradient {
 };
 
 // grad_input[row] += grad_position[i] for all positions i that read the row, in order. Counting builds one
-// list of positions per row. Which part of `list` a row gets varies between runs; its content, once sorted,
-// does not.
+// list of positions per row. Which part of `list` a row gets varies between runs. What that part contains,
+// once sorted, does not.
 struct InputGradient {
   const std::int32_t* begin = nullptr;
   int num_groups = 0;

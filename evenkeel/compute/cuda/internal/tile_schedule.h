@@ -1,8 +1,9 @@
 // The output tiles of a call and the order in which blocks draw them. Made on the device from the group
 // sizes.
 //
-// Problem    Groups have any size, even 0, and only the device knows the sizes. As many blocks as fit the GPU
-//            draw tiles until none is left.
+// Problem    Groups have any size, even 0, and only the device knows the sizes. The GPU runs as many blocks
+// as
+//            fit it; they draw tiles until none is left.
 // Method     Products over rows: row tiles of kTileRows never cross a group; bisecting their running sum
 //            finds a tile's group. Products of weight gradients: every group with rows has the same number of
 //            tiles, and a tile's cost is proportional to its group's rows. So the largest groups come first,
