@@ -1,9 +1,9 @@
 // Fits a machine's numbers to measured times.
 //
 // Method     Least squares of log(predicted / measured), so that a microsecond and a second count alike. One
-//            number at a time is made larger or smaller, by steps that shrink where neither helps (coordinate
+//            number at a time is made larger or smaller, by steps that shrink when neither helps (coordinate
 //            search). Numbers that are 0 stay 0: start them above 0 to have them fitted.
-// Cost       at most 600 rounds over the times, usually some 50.
+// Cost       at most 600 rounds over the times, usually about 50.
 // Guarantee  never worse than the start; every number in its range; the same result for the same times.
 #pragma once
 

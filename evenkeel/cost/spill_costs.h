@@ -20,7 +20,7 @@ namespace evenkeel {
 //            above the cost, everything stays at home.
 // Guarantee  The same answer on every rank that has the same costs: it depends on the arguments alone.
 struct SpillCosts {
-  double seconds_per_assignment = 0;  // its products, and its row there and back
+  double seconds_per_assignment = 0;  // its products, and its row to the expert and back
   double seconds_per_transfer = 0;    // one expert's weights, and in training their gradients
   double seconds_per_step = 0;        // of a step that moves any work
 
@@ -31,7 +31,7 @@ struct SpillCosts {
 struct StepParts {
   double assignment_seconds = 0;  // its products
   double row_trips = 0;           // how often a row travels
-  double borrowed_bytes = 0;      // of a borrowed expert: weights there, gradients back
+  double borrowed_bytes = 0;      // of a borrowed expert: weights to the borrower, gradients back
   double packing_seconds = 0;     // of a borrowed expert, at both ends
   double moving_seconds = 0;      // of any step that moves work
 };
@@ -50,10 +50,8 @@ SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double 
 // A step whose ranks are on several nodes, predicted from the bytes on each link.
 //
 // Model     Adds up the seconds for the products of the worst rank, for the rows to their experts and back,
-// and
-//           for borrowed weights, in training with their gradients. Rows and weights are separate exchanges
-//           (links.h).
-//           Packing and kMovingCostFactor count as in spill_costs().
+//           and for borrowed weights, in training with their gradients. Rows and weights are separate
+//           exchanges (links.h). Packing and kMovingCostFactor count as in spill_costs().
 struct StepLinks {
   Topology topology;
   Machine machine;  // of its link numbers only ramp_bytes and ranks_per_nic count
@@ -62,9 +60,9 @@ struct StepLinks {
   bool backward = false;  // the step trains
 };
 
-// Throws InvalidArgument for a topology without links, with links by pairs of ranks, with speeds, with limits
-// of experts, or with several devices a rank; for a machine outside its ranges; and for negative or huge
-// sizes.
+// Throws InvalidArgument for a topology that gives no links, or gives links by pairs of ranks, speeds other
+// than 1, limits of experts, or several devices per rank. Also throws it for a machine outside its ranges,
+// and for negative or huge sizes.
 void require_links(const StepLinks& links, const char* argument);
 
 // Whether links to other nodes differ from links within a node: in speed, or because ranks share an

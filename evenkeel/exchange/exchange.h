@@ -66,10 +66,10 @@ class Exchange {
   void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                void* output);
 
-  // combine() in parts and in less space, with the results at the rows that `rows` assigns. result_buffer()
-  // allocates the space. return_results() sends the held results back once they are computed.
-  // sum_results() writes the sums for the tokens of the current range, once their results have arrived or
-  // been computed.
+  // combine() in parts and with less memory. Each result is stored at the row that `rows` assigns to it.
+  // result_buffer() allocates the memory. return_results() sends the held results back once they are
+  // computed. sum_results() writes the sums for the tokens of the current range, once their results have
+  // arrived or been computed.
   Buffer result_buffer(const ResultRows& rows) {
     return arena_.allocate(rows.rows() * row_bytes(), "results");
   }

@@ -38,8 +38,7 @@ class ResultRows {
   void open(const Dispatched& dispatched, RankId me, std::span<const std::uint8_t> in_ranges);
   std::span<const LocalRun> runs() const { return runs_; }
   std::int64_t positions_in_runs() const { return before_.back(); }
-  // Sets how many positions in runs one range of tokens may have: at least k, or all if there are fewer than
-  // k.
+  // Sets how many positions in runs one range of tokens may have: at least k, or all if fewer than k exist.
   void set_rows_per_range(std::int64_t positions);
   // All rows: held results computed here, then those from elsewhere, then the rows of one range.
   std::int64_t rows() const;

@@ -191,7 +191,7 @@ ExpertMap map_of(const Model& model, const Placement& placement, const Orders& o
   throw InvalidArgument("output", fmt::format("{} {}", path.string(), why), allowed);
 }
 
-// Absolute, with links in what exists resolved.
+// The absolute path, with symbolic links resolved in the part that exists.
 fs::path resolved(const std::string& path) {
   std::error_code error;
   fs::path full = fs::weakly_canonical(fs::absolute(path, error), error);
@@ -245,7 +245,7 @@ TemporaryEntry output_folder(const std::string& path, const std::string& input) 
   }
 }
 
-// Temporary folders beside the output that killed runs have left.
+// Temporary folders that killed runs have left beside the output.
 std::vector<std::string> leftovers_of(const TemporaryEntry& folder) {
   std::vector<std::string> found;
   std::error_code error;

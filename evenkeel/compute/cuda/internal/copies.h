@@ -29,7 +29,7 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// The `copy` of copy_line() if every row consists of whole lines.
+// The `copy` argument of copy_line() for rows that consist of whole lines.
 struct CopyLines {
   std::uint32_t base;
   __device__ __forceinline__ void operator()(std::uint32_t to, const bf16* from, int numbers) const {

@@ -59,7 +59,7 @@ struct Shared {
   std::int32_t row_tiles[kCachedGroups + 1];
 };
 
-// An index in a ring of kSize, and the parity of the round.
+// An index in a ring of kSize entries, and the parity of the current round through the ring.
 template <int kSize>
 struct RingPlace {
   std::uint32_t at = 0, parity = 0;

@@ -19,8 +19,8 @@ EVENKEEL_HOST_DEVICE inline const bf16* matrix_of(const ExpertWeights& weights, 
 // work.
 enum class Order { indexed, by_position };
 
-// out[position, :] = epilogue(a[position, :] . B), one row per position. With weights [columns, depth]
-// (Major::k) this is a . W^T, with weights [depth, columns] (Major::outer) it is a . W. For a gated epilogue
+// out[position, :] = epilogue(a[position, :] . B), one row per position. The product is a . W^T for weights
+// [columns, depth] (Major::k), and a . W for weights [depth, columns] (Major::outer). For a gated epilogue
 // the weights have 2 * `columns` rows, and the epilogue gets each column's sums from both halves.
 template <class TheEpilogue, Major kWeightMajor, Order kOrder>
 struct RowProduct {

@@ -2,8 +2,7 @@
 // sizes.
 //
 // Problem    Groups have any size, even 0, and only the device knows the sizes. The GPU runs as many blocks
-// as
-//            fit it; they draw tiles until none is left.
+//            as fit on it; they draw tiles until none is left.
 // Method     Products over rows: row tiles of kTileRows never cross a group; bisecting their running sum
 //            finds a tile's group. Products of weight gradients: every group with rows has the same number of
 //            tiles, and a tile's cost is proportional to its group's rows. So the largest groups come first,
