@@ -77,8 +77,9 @@ struct ExpertGroup {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   const std::byte* recompute_prepared = nullptr;  // for recompute; only in backward if nothing was saved
-  // Null, or saved_bytes_per_position() for each row followed by saved_margin_bytes(). Forward fills it and
-  // backward overwrites it. Both leave the margin unchanged, since it may hold another group's rows.
+  // Null, or space for saved_bytes_per_position() per row, followed by a margin of saved_margin_bytes().
+  // Forward fills the space and backward overwrites it. Both leave the margin unchanged, since it may hold
+  // another group's rows.
   std::byte* saved = nullptr;
 };
 
@@ -92,7 +93,7 @@ struct ExpertBatch {
 // recompute is a backward pass with groups for which nothing was saved.
 enum class Pass { forward, backward, recompute };
 
-// Whether a row's output bits depend only on that row on this machine, not on what else is computed with it.
+// Whether, on this machine, a row's output bits depend only on that row, not on what is computed with it.
 struct BitwiseReport {
   bool holds = false;
   std::string reason;             // if not, why

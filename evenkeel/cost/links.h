@@ -64,7 +64,7 @@ class ExchangeSeconds {
   std::vector<std::size_t> nics_;        // by rank
   std::vector<Port> sent_, received_;    // by rank
   std::vector<Port> left_, reached_;     // by interface
-  std::vector<double> within_, across_;  // [P, P] 1 for ranks of one node; 1 for ranks of two nodes
+  std::vector<double> within_, across_;  // [P, P] within_: 1 for two ranks of one node; across_: of two nodes
   std::vector<double> reaching_within_, reaching_across_;  // [P] bytes that reach a rank
 };
 

@@ -57,7 +57,7 @@ struct ReturnToPool {
 };
 using EventLease = std::unique_ptr<DeviceEvent, ReturnToPool>;
 
-// Checks on a stream's work that may never end.
+// Checks whether a stream's work can still end.
 class StreamWatch {
  public:
   virtual ~StreamWatch() = default;

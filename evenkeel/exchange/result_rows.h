@@ -40,7 +40,7 @@ class ResultRows {
   std::int64_t positions_in_runs() const { return before_.back(); }
   // Sets how many positions in runs one range of tokens may have: at least k, or all if fewer than k exist.
   void set_rows_per_range(std::int64_t positions);
-  // All rows: held results computed here, then those from elsewhere, then the rows of one range.
+  // The number of rows: held results computed here, then those from elsewhere, then the rows of one range.
   std::int64_t rows() const;
   // Writes the rows of held results, by position. next_range() writes those of positions in runs.
   void fill(std::span<std::int32_t> row_of_position) const;

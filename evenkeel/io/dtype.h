@@ -18,7 +18,7 @@ struct DtypeNames {
   std::string_view name;
   std::string_view safetensors;
   std::string_view npy;    // without the byte order
-  std::string_view torch;  // its storage class
+  std::string_view torch;  // the name of torch's storage class
 };
 // In the order of the enumeration.
 std::span<const DtypeNames> dtypes();

@@ -221,7 +221,7 @@ void require_outside(const fs::path& place, const fs::path& input) {
   if (in_input == input.end()) refuse(place, "is the input or inside it", "a folder elsewhere");
 }
 
-// Makes a folder with another one's permissions, reduced by the umask; the owner can write. Returns 0 or an
+// Makes a folder with the permissions of `other`, reduced by the umask; the owner can write. Returns 0 or an
 // errno.
 int make_folder_like(const char* name, const std::string& other) {
   return ::mkdir(name, mode_of(other).value_or(0) | 0700u) == 0 ? 0 : errno;

@@ -33,8 +33,8 @@ struct DeviceExpertGradients {
   void* down_bias = nullptr;
 };
 
-// Group g has the positions [begin[g], begin[g + 1]); groups may be empty. All pointers are to device memory
-// and are read when the launches run, so earlier work on the stream may still write there.
+// Group g has the positions [begin[g], begin[g + 1]); groups may be empty. All pointers are to device memory.
+// This memory is read only when the launches run, so earlier work on the stream may still write it.
 struct DeviceGroups {
   int num_groups = 0;
   const std::int32_t* begin = nullptr;               // [num_groups + 1], non-decreasing
@@ -77,7 +77,7 @@ class CudaExpertFfn {
 
   // Bytes of device memory that a call needs as workspace.
   virtual std::int64_t forward_workspace_bytes(int num_groups, std::int64_t max_positions) const = 0;
-  // Of `backward`, only input_rows and which pointers are null matter.
+  // Depends only on backward.input_rows and on which pointers in `backward` are null.
   virtual std::int64_t backward_workspace_bytes(int num_groups, std::int64_t max_positions,
                                                 const DeviceBackward& backward) const = 0;
   // Bytes that forward saves for backward per position: the pre-activations.

@@ -101,8 +101,8 @@ void combine(const ChunkWork& work, const float* weights, std::int64_t hidden, v
 void combine_gradients(const ChunkWork& work, std::int64_t hidden, void* grad_hidden, float* grad_weights,
                        CudaStream& stream);
 
-// Copies, from the weights of all ranks, the experts that the chunk borrows in round `round` and that
-// `slots` [borrow_slots][block], bf16, does not hold yet (weight_copies.h).
+// Copies the experts that the chunk borrows in round `round` from the weights of all ranks to `slots`
+// [borrow_slots][block], bf16. Leaves out experts that `slots` already holds (weight_copies.h).
 void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* slots,
                     CudaStream& stream);
 // Adds the gradients that all ranks computed for this rank's experts to `gradients` [num_natives], in the

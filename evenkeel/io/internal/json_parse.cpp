@@ -202,7 +202,7 @@ void for_each_json_line(const ByteSource& source,
                         "begins a record of several lines; write each record in one line, as jq -c does");
     take(parse_json(line, fmt::format("{}: line {}", source.name(), number), begin), number);
   };
-  std::string text;  // from `begin` of the file on, without lines that were taken
+  std::string text;  // the file from byte `begin` on, without the lines already taken
   std::int64_t begin = 0;
   for_each_piece(source, 0, [&](std::string_view piece) {
     if (std::ssize(text) > max_text_bytes)

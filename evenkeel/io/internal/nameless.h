@@ -23,8 +23,8 @@ bool is_short_form(std::string_view axes);
 bool is_order_of_tokens(std::string_view axes);
 bool is_order_of_counts(std::string_view axes);
 
-// Throws InvalidArgument if the middle dimension, which should be layers, is longer than any model has and
-// the first is not: the array probably has another order.
+// Throws InvalidArgument if the middle dimension, which should be the layers, is larger than the number of
+// layers of any model, and the first dimension is not: the array probably has another order.
 void require_layer_order(const std::vector<std::int64_t>& shape, const std::string& file,
                          const std::string& key);
 

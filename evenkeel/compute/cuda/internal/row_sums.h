@@ -84,7 +84,7 @@ struct BiasGradient {
   int num_shares = 1;
 
   static constexpr int kMostShares = 16;
-  // The most shares whose sums fit, at least one.
+  // The largest number of shares whose sums fit into `floats` numbers; at least one.
   static int shares_in(std::int64_t floats, int num_groups, std::int64_t width) {
     const std::int64_t each = std::max<std::int64_t>(num_groups * width, 1);
     return static_cast<int>(std::clamp<std::int64_t>(floats / each, 1, kMostShares));

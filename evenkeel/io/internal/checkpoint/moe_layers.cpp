@@ -242,7 +242,7 @@ class Search {
     }
   }
 
-  // Throws if experts are below two different names: they may belong to two models.
+  // Throws if experts have two different name prefixes: they may belong to two models.
   void require_one_model() const {
     std::optional<Place> first;
     for (const auto& [place, found] : layers_) {
