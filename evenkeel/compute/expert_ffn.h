@@ -131,7 +131,7 @@ class ExpertFfn {
   //   grad_weight[output_row[i]]      = y_i . G
   //   group.gradients                += weight * d(y_i . G) / dweights
   // If a group has nothing saved, backward recomputes what forward would have saved, tile by tile. The bits
-  // are the same if bitwise() holds. `workspace` must then be that of Pass::recompute.
+  // are the same if bitwise() holds. `workspace` must then have the size for Pass::recompute.
   virtual void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                         std::span<const float> weight, const SplitSums& grad_input,
                         std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;

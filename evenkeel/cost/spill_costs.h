@@ -42,9 +42,9 @@ StepParts step_parts(const Machine& machine, const ExpertWork& expert, bool back
 // wait for the slowest of them.
 inline constexpr int kMovingCostFactor = 2;
 
-// Costs of one step. An assignment costs its products and its row of `row_bytes` there and back. A transfer
-// costs sending the weights, packing them, and reading them once more than at home. Backward packs them
-// again, and writes, sends and adds gradients in f32.
+// Costs of one step. An assignment costs its products, and sending its row of `row_bytes` to the expert and
+// back. A transfer costs sending the weights, packing them, and reading them once more than at home. Backward
+// packs them again, and writes, sends and adds gradients in f32.
 SpillCosts spill_costs(const Machine& machine, const ExpertWork& expert, double row_bytes, bool backward);
 
 // A step whose ranks are on several nodes, predicted from the bytes on each link.

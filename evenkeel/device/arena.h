@@ -10,7 +10,8 @@
 // Streams  Released bytes are lent again at once. This is safe on one DeviceStream, whose order puts the new
 //          owner's work after the old owner's. A user of a second stream must make the first stream wait for
 //          it before releasing the bytes (StreamFork in device_stream.h does this).
-// Counts   in_use_bytes() sums the lent buffers, each rounded up to kAlignment; peak_bytes() is its maximum.
+// Counts   in_use_bytes() sums the lent buffers, each rounded up to kAlignment. peak_bytes() is the largest
+//          such sum so far.
 #pragma once
 
 #include <cstddef>

@@ -74,8 +74,8 @@ class DeviceStream : public Stream {
 
   // Returns an event for all work up to now.
   Event mark();
-  // Makes later work here run after `event`. The device waits if the event's stream is a DeviceStream (which
-  // must belong to this thread); otherwise the host waits.
+  // Makes later work of this stream run after `event`. The device waits if the event's stream is a
+  // DeviceStream (which must belong to this thread); otherwise the host waits.
   void wait_for(const Event& event);
 
   // For communicators. A posted operation submits its work in carry_out(). reserve() flushes and makes space
@@ -145,8 +145,8 @@ class DeviceStream : public Stream {
 // Device memory for the few values of a reduction, used by one stream after another.
 class DeviceScratch {
  public:
-  // Lends the bytes to the work that `stream` is given next. `stream` waits, on the device, for the previous
-  // user's work.
+  // Lends the bytes to the next work submitted to `stream`. `stream` waits, on the device, for the work of
+  // the previous user.
   std::byte* lend(DeviceStream& stream, std::size_t bytes);
   void give_back(DeviceStream& stream) { is_idle_ = stream.record(); }
 

@@ -34,8 +34,8 @@ class Exchange {
   // Dispatched. With two levels of nodes, a row that several ranks of another node need crosses the link once
   // and is forwarded within that node ("dispatch in the node"). Results and gradients return directly,
   // unsummed. The tables for forwarding are not in the arena.
-  // With `sum_in_nodes`, which needs nodes, each node adds a token's results and gradients before they leave
-  // it: one row returns for each that was sent, and the last bits depend on the plan.
+  // With `sum_in_nodes`, which needs nodes, each node adds up a token's results and gradients before they
+  // leave the node. So one row returns for each row that was sent, and the last bits depend on the plan.
   Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type,
            Nodes nodes = {}, bool sum_in_nodes = false);
   ~Exchange();

@@ -18,8 +18,8 @@ namespace evenkeel::internal {
 void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& file, const std::string& key,
                     TraceInfo& info);
 
-// Whether the id is the largest number of an 8, 16 or 32 bit unsigned type. Some programs fill places without
-// an expert with these numbers, and may copy them to a wider type.
+// Whether the id is the largest number of an 8, 16 or 32 bit unsigned type. Some programs write these numbers
+// where there is no expert, and may copy them to a wider type.
 bool is_filler(std::int64_t id);
 
 // How ids are checked: `as_written` are our own and are taken as they are; `literal` ids may repeat within a

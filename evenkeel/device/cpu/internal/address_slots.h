@@ -1,4 +1,4 @@
-// Address slots for ranges that grow page by page. They lie far from the heap, libraries and stacks, so that
+// Address slots for ranges that grow page by page. They are far from the heap, libraries and stacks, so that
 // the next page is still free when it is needed.
 #pragma once
 
