@@ -77,8 +77,9 @@ struct ExpertGroup {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   const std::byte* recompute_prepared = nullptr;  // for recompute; only in backward if nothing was saved
-  // Null, or saved_bytes_per_position() for each row followed by saved_margin_bytes(). Forward fills it and
-  // backward overwrites it. Both leave the margin unchanged, since it may hold another group's rows.
+  // Null, or space for saved_bytes_per_position() per row, followed by a margin of saved_margin_bytes().
+  // Forward fills the space and backward overwrites it. Both leave the margin unchanged, since it may hold
+  // another group's rows.
   std::byte* saved = nullptr;
 };
 
@@ -92,7 +93,7 @@ struct ExpertBatch {
 // recompute is a backward pass with groups for which nothing was saved.
 enum class Pass { forward, backward, recompute };
 
-// Whether a row's output bits depend only on that row on this machine, not on what else is computed with it.
+// Whether, on this machine, a row's output bits depend only on that row, not on what is computed with it.
 struct BitwiseReport {
   bool holds = false;
   std::string reason;             // if not, why
@@ -105,14 +106,14 @@ class ExpertFfn {
   virtual const ExpertShape& shape() const = 0;
 
   // Prepared weights of one expert: a copy of everything that a pass needs, in the layout that its products
-  // need. Recompute's has what recomputing the saved activations needs in addition to backward's; forward's
-  // begins with the same bytes. A null tensor leaves its bytes unchanged, so weights may arrive one tensor at
-  // a time.
+  // need. A backward pass that recomputes needs both the copy for backward and the copy for recompute. The
+  // copy for forward begins with the bytes of the copy for recompute. A null tensor leaves its bytes
+  // unchanged, so weights may arrive one tensor at a time.
   virtual std::int64_t prepared_bytes(Pass pass) const = 0;
   virtual void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const = 0;
 
   // Bytes of workspace for a call, independent of the number of rows: the amount for full speed, and the
-  // least that works. Any amount from the least on is accepted, and affects only the bits of gradients.
+  // least that works. Any amount from the least on is accepted. It affects only the last bits of gradients.
   virtual std::int64_t workspace_bytes(Pass pass) const = 0;
   virtual std::int64_t least_workspace_bytes(Pass pass) const { return workspace_bytes(pass); }
   // Bytes that forward saves for backward per position, and the margin needed after the saved bytes of all of
@@ -130,7 +131,7 @@ class ExpertFfn {
   //   grad_weight[output_row[i]]      = y_i . G
   //   group.gradients                += weight * d(y_i . G) / dweights
   // If a group has nothing saved, backward recomputes what forward would have saved, tile by tile. The bits
-  // are the same if bitwise() holds. `workspace` must then be that of Pass::recompute.
+  // are the same if bitwise() holds. `workspace` must then have the size for Pass::recompute.
   virtual void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                         std::span<const float> weight, const SplitSums& grad_input,
                         std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;

@@ -1,9 +1,9 @@
 // Fits a machine's numbers to measured times.
 //
 // Method     Least squares of log(predicted / measured), so that a microsecond and a second count alike. One
-//            number at a time is made larger or smaller, by steps that shrink where neither helps (coordinate
+//            number at a time is made larger or smaller, by steps that shrink when neither helps (coordinate
 //            search). Numbers that are 0 stay 0: start them above 0 to have them fitted.
-// Cost       at most 600 rounds over the times, usually some 50.
+// Cost       at most 600 rounds over the times, usually about 50.
 // Guarantee  never worse than the start; every number in its range; the same result for the same times.
 #pragma once
 
@@ -27,10 +27,10 @@ struct ExchangeTime {
   double seconds = 0;
 };
 
-// `start` with its numbers of products fitted to `times`. Throws InvalidArgument for a time that is not above
-// 0.
+// Returns `start` with the numbers that describe products fitted to `times`. Throws InvalidArgument for a
+// time that is not above 0.
 Machine fit_products(const Machine& start, std::span<const ProductTime> times);
-// As fit_products(), for the numbers of links, and those of network interfaces if some bytes go across.
+// Like fit_products(), for the numbers that describe links, and network interfaces if bytes go across nodes.
 Machine fit_exchanges(const Machine& start, std::span<const ExchangeTime> times);
 
 // Returns the seconds that the machine predicts.

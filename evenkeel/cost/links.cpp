@@ -117,7 +117,7 @@ void ExchangeSeconds::add_pairs(std::span<const double> bytes) {
     }
 }
 
-// All links within nodes are equal, and so are all links across: sums are enough.
+// All links within nodes are equal, and so are all links across nodes. So the sums of bytes are enough.
 void ExchangeSeconds::add_levels(std::span<const double> bytes) {
   const std::size_t ranks = sent_.size();
   const Topology::Description& topology = topology_.description();

@@ -21,8 +21,8 @@ double wire_seconds(const Link& link, double bytes);
 // One message between two ranks of a node, such as weights; 0 for no bytes.
 double transfer_seconds(const Machine& machine, double bytes);
 
-// An all-to-all in two numbers, each in one direction: the most bytes that pass a rank's port to its node,
-// and the most that pass a network interface to other nodes.
+// An all-to-all in two numbers: the most bytes that pass a rank's port to its node in one direction, and the
+// most that pass a network interface to other nodes in one direction.
 struct PortBytes {
   double within = 0;
   double across = 0;
@@ -31,13 +31,14 @@ double exchange_seconds(const Machine& machine, const PortBytes& bytes);
 // The network interface of each rank, numbered from 0: ranks_per_nic ranks of a node, in rank order, share
 // one.
 std::vector<std::size_t> nics_of(const Machine& machine, const Topology& topology);
-// `bytes` [P, P], one row per sender; the diagonal is not read. Latencies and bandwidths are the topology's.
-// The ramp and ranks_per_nic are the machine's: so many ranks of a node, in rank order, share an interface.
+// `bytes` [P, P], one row per sender; the diagonal is not read. The topology gives latencies and bandwidths.
+// The machine gives the ramp and ranks_per_nic: how many ranks of a node, in rank order, share an interface.
 // Throws InvalidArgument unless `bytes` has P x P numbers.
 double exchange_seconds(const Machine& machine, const Topology& topology, std::span<const double> bytes);
 
-// exchange_seconds() for many calls on one machine. It also says when each rank is done: when its port and
-// the interface that it shares are. O(P^2) a call; reuses its memory. The topology must outlive it.
+// exchange_seconds() for many calls on one machine. It also says when each rank is done, which is when both
+// its port and the interface that it shares are done. O(P^2) a call; reuses its memory. The topology must
+// outlive this object.
 class ExchangeSeconds {
  public:
   ExchangeSeconds(const Machine& machine, const Topology& topology);
@@ -63,7 +64,7 @@ class ExchangeSeconds {
   std::vector<std::size_t> nics_;        // by rank
   std::vector<Port> sent_, received_;    // by rank
   std::vector<Port> left_, reached_;     // by interface
-  std::vector<double> within_, across_;  // [P, P] 1 for two ranks of one node, and of two nodes
+  std::vector<double> within_, across_;  // [P, P] within_: 1 for two ranks of one node; across_: of two nodes
   std::vector<double> reaching_within_, reaching_across_;  // [P] bytes that reach a rank
 };
 

@@ -2,14 +2,15 @@
 // seconds of an expert's products. links.h and spill_costs.h predict other times from these numbers; fit.h
 // fits them to measured times.
 //
-// Model     An expert's products of m rows take max(m r, g) + (1 - overlap) min(m r, g): r is the seconds of
-//           a row among many, g the seconds to read the weights. This is the roofline model (Williams,
-//           Waterman and Patterson, 2009), plus the part of the shorter time that a machine does not overlap.
+// Model     An expert's products of m rows take max(m r, g) + (1 - overlap) min(m r, g): r is the seconds per
+//           row if there are many rows, g the seconds to read the weights. This is the roofline model
+//           (Williams, Waterman and Patterson, 2009), plus the part of the shorter time that a machine does
+//           not overlap.
 //           A product of inner dimension K runs at K / (K + inner_half) of the machine's rate.
 // Checked   on published times of 14 shapes of gated experts (tests/cost/published_test.cpp).
 //
 // A Topology (topology/topology.h) says which rank is on which node, and may describe single links. Functions
-// that need it take it beside the machine.
+// that need both take a Machine and a Topology.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +60,9 @@ struct MachineNumber {
 };
 std::span<const MachineNumber> machine_numbers();
 
-// A machine of such devices, at the assumed part of the vendor's figures (topology/devices.h); latencies are
-// 0. A preset does not describe the network, so network interfaces get the rate of the device's links.
+// A machine of such devices. It reaches the assumed part of the vendor's figures (topology/devices.h), and
+// its latencies are 0. A preset does not describe the network, so network interfaces get the rate of the
+// device's links.
 Machine device_machine(const DevicePreset& device);
 
 // Throws InvalidArgument for a number outside its range; the error calls the machine `argument`.
@@ -76,9 +78,9 @@ struct ExpertWork {
 ExpertWork expert_work(std::int64_t hidden, std::int64_t intermediate, int matrices,
                        std::int64_t element_bytes);
 
-// Seconds of one row among many.
+// Seconds per row if the expert has many rows.
 double row_seconds(const Machine& machine, const ExpertWork& work);
-// Seconds to read so many bytes of weights.
+// Seconds to read `bytes` bytes of weights.
 double read_seconds(const Machine& machine, double bytes);
 // Seconds of one expert's rows. `rows` may be an average: below one row, only that part of the weights is
 // read.

@@ -10,7 +10,8 @@
 // Streams  Released bytes are lent again at once. This is safe on one DeviceStream, whose order puts the new
 //          owner's work after the old owner's. A user of a second stream must make the first stream wait for
 //          it before releasing the bytes (StreamFork in device_stream.h does this).
-// Counts   in_use_bytes() sums the lent buffers, each rounded up to kAlignment; peak_bytes() is its maximum.
+// Counts   in_use_bytes() sums the lent buffers, each rounded up to kAlignment. peak_bytes() is the largest
+//          such sum so far.
 #pragma once
 
 #include <cstddef>
@@ -100,8 +101,8 @@ class Arena {
 
   // Registers a layer's needs for the arena's lifetime. Each of its steps needs `step_bytes` in one gap. Up
   // to `states` of its states wait for backward, each holding at least `state_bytes`. Buffers held beyond a
-  // step must leave the largest claimed step free. Throws BudgetTooSmall, claiming nothing, if all claims
-  // together exceed the budget.
+  // step must leave space for the largest claimed step. Throws BudgetTooSmall, claiming nothing, if all
+  // claims together exceed the budget.
   void claim(std::int64_t step_bytes, std::int64_t state_bytes, int states);
   std::int64_t claimed_step_bytes() const { return claimed_step_; }
   // The bytes that each state can keep beyond its claim if all states keep the same amount.

@@ -1,4 +1,4 @@
-// Where memory and work live.
+// Devices: where memory is and where work runs.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ class Device {
   // Any other memory. `memory` must outlive all arenas on it.
   explicit Device(const MemorySource& memory) : memory_(&memory) {}
 
-  // The GPU's number; -1 for everything else.
+  // The GPU's number; -1 for other devices.
   int gpu() const { return gpu_; }
   const MemorySource& memory() const { return *memory_; }
 

@@ -9,10 +9,11 @@
 // Peers     Device events pass between threads: one thread records an event, other threads' streams wait for
 //           it.
 // Errors    If a posted operation fails, the call that flushes it throws. Operations posted after it are
-//           cancelled. Waiting for its Event throws each time, as on a CpuStream.
+//           cancelled. Waiting for the Event of a failed or cancelled operation throws each time, as on a
+//           CpuStream.
 // Watches   Some work ends only if other ranks do their part on their devices. The code that submits such
-//           work attaches a StreamWatch; a thread waiting for the work then checks now and then whether it
-//           can still end.
+//           work attaches a StreamWatch. A thread that waits for the work then checks from time to time
+//           whether the work can still end.
 // Threads   A stream belongs to one thread. Any thread may use an event that it holds.
 #pragma once
 
@@ -31,7 +32,7 @@
 
 namespace evenkeel {
 
-// A point in a device's work, once recorded.
+// Marks a point in a device's work once it is recorded.
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
@@ -56,7 +57,7 @@ struct ReturnToPool {
 };
 using EventLease = std::unique_ptr<DeviceEvent, ReturnToPool>;
 
-// Checks on a stream's work that may never end.
+// Checks whether a stream's work can still end.
 class StreamWatch {
  public:
   virtual ~StreamWatch() = default;
@@ -73,8 +74,8 @@ class DeviceStream : public Stream {
 
   // Returns an event for all work up to now.
   Event mark();
-  // Makes later work here run after `event`. The device waits if the event's stream is a DeviceStream (which
-  // must belong to this thread); otherwise the host waits.
+  // Makes later work of this stream run after `event`. The device waits if the event's stream is a
+  // DeviceStream (which must belong to this thread); otherwise the host waits.
   void wait_for(const Event& event);
 
   // For communicators. A posted operation submits its work in carry_out(). reserve() flushes and makes space
@@ -144,8 +145,8 @@ class DeviceStream : public Stream {
 // Device memory for the few values of a reduction, used by one stream after another.
 class DeviceScratch {
  public:
-  // Lends the bytes to the work that `stream` is given next. `stream` waits, on the device, for the previous
-  // user's work.
+  // Lends the bytes to the next work submitted to `stream`. `stream` waits, on the device, for the work of
+  // the previous user.
   std::byte* lend(DeviceStream& stream, std::size_t bytes);
   void give_back(DeviceStream& stream) { is_idle_ = stream.record(); }
 

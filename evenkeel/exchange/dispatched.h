@@ -71,8 +71,8 @@ class Dispatched {
   // By position here, in the order by expert.
   std::span<const std::int32_t> input_row() const { return input_row_; }
   std::span<const std::int32_t> output_row() const { return output_row_; }
-  // By assignment (token, k) of this rank: the position of its result, and the row of its token on that rank.
-  // row_slot() is set only for the token's first assignment on each rank. -1 means none.
+  // By assignment (token, k) of this rank: the position of its result, and the row of its token on the rank
+  // that computes it. row_slot() is set only for the token's first assignment on each rank. -1 means none.
   std::span<const std::int32_t> result_slot() const { return result_slot_; }
   std::span<const std::int32_t> row_slot() const { return row_slot_; }
   // The token of each row elsewhere, and of each of this rank's own rows here.

@@ -160,7 +160,7 @@ Event Exchange::return_results(const Dispatched& dispatched, const Buffer& resul
   return event;
 }
 
-// Adds the weighted results of other ranks' positions to the sums of their rows.
+// Adds each result that this rank computed for another rank, times its weight, to the sum of its row.
 void Exchange::add_by_row(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
                           std::span<const float> weights, std::span<float> sums) const {
   std::ranges::fill(sums, 0.0f);
@@ -266,7 +266,7 @@ void Exchange::combine_gradients(const Dispatched& dispatched, const RowGradient
                             "combine gradients in the node");
   }
   if (!adds_in_place()) round_in_place(dispatched.rows_here * hidden_, gradients.rows.data());
-  const std::int64_t in_place = adds_in_place() ? dispatched.own_rows : 0;  // not in gradients.rows
+  const std::int64_t in_place = adds_in_place() ? dispatched.own_rows : 0;  // rows not in gradients.rows
   const std::span<std::byte> here = gradients.rows.bytes();
   const auto elsewhere =
       here.subspan(static_cast<std::size_t>((dispatched.rows_here - in_place) * row_bytes()));

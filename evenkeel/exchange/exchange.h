@@ -34,8 +34,8 @@ class Exchange {
   // Dispatched. With two levels of nodes, a row that several ranks of another node need crosses the link once
   // and is forwarded within that node ("dispatch in the node"). Results and gradients return directly,
   // unsummed. The tables for forwarding are not in the arena.
-  // With `sum_in_nodes`, which needs nodes, each node adds a token's results and gradients before they leave
-  // it: one row returns for each that was sent, and the last bits depend on the plan.
+  // With `sum_in_nodes`, which needs nodes, each node adds up a token's results and gradients before they
+  // leave the node. So one row returns for each row that was sent, and the last bits depend on the plan.
   Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type,
            Nodes nodes = {}, bool sum_in_nodes = false);
   ~Exchange();
@@ -66,10 +66,10 @@ class Exchange {
   void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                void* output);
 
-  // combine() in parts and in less space, with the results at the rows that `rows` assigns. result_buffer()
-  // allocates the space. return_results() sends the held results back once they are computed.
-  // sum_results() writes the sums for the tokens of the current range, once their results have arrived or
-  // been computed.
+  // combine() in parts and with less memory. Each result is stored at the row that `rows` assigns to it.
+  // result_buffer() allocates the memory. return_results() sends the held results back once they are
+  // computed. sum_results() writes the sums for the tokens of the current range, once their results have
+  // arrived or been computed.
   Buffer result_buffer(const ResultRows& rows) {
     return arena_.allocate(rows.rows() * row_bytes(), "results");
   }

@@ -61,7 +61,7 @@ std::int64_t ResultRows::token(std::int64_t position) const {
   return dispatched_->token_here()[static_cast<std::size_t>(row - dispatched_->own_row)];
 }
 
-// The run's first position at or after the current range's end whose token is at or after `token`.
+// The first position of the run, from the current range's end on, whose token is `token` or a later one.
 std::int64_t ResultRows::end_before(const LocalRun& run, std::int64_t token) const {
   const auto positions = std::views::iota(run.range_end, run.end);
   return *std::ranges::partition_point(positions, [&](std::int64_t i) { return this->token(i) < token; });

@@ -1,8 +1,8 @@
 // Where results are held until they are summed.
 //
 // Problem    A token's sum needs all its k results at once, so that its order does not depend on the plan.
-//            Holding them takes k rows per token. If the plan leaves rows on their ranks, most of these are
-//            results of a hot expert for the rank's own tokens, and nothing has to be waited for.
+//            Holding them takes k rows per token. If the plan leaves rows on their ranks, most of these
+//            results come from a hot expert for the rank's own tokens, and need not wait for other ranks.
 // Method     The results of split experts for the rank's own tokens are not held with the others. They are
 //            computed and summed for one range of tokens at a time, once all other results have arrived.
 // Cost       O(log runs) per query, O(runs log^2 tokens) per range.
@@ -38,10 +38,9 @@ class ResultRows {
   void open(const Dispatched& dispatched, RankId me, std::span<const std::uint8_t> in_ranges);
   std::span<const LocalRun> runs() const { return runs_; }
   std::int64_t positions_in_runs() const { return before_.back(); }
-  // Sets how many results of positions in runs one range may have: at least k, or all if they are fewer than
-  // k.
+  // Sets how many positions in runs one range of tokens may have: at least k, or all if fewer than k exist.
   void set_rows_per_range(std::int64_t positions);
-  // All rows: held results computed here, then those from elsewhere, then the rows of one range.
+  // The number of rows: held results computed here, then those from elsewhere, then the rows of one range.
   std::int64_t rows() const;
   // Writes the rows of held results, by position. next_range() writes those of positions in runs.
   void fill(std::span<std::int32_t> row_of_position) const;

@@ -1,9 +1,9 @@
 // Lends and borrows the weights of experts that a step plan computes away from home, and returns their
 // gradients.
 //
-// Weights    fetch() posts the weights that this rank lends. It receives borrowed experts one after the
-//            other, gate_up before the rest, in one reused block: the consumer packs them and keeps only the
-//            packed form. finish() waits until the borrowers have received their weights.
+// Weights    fetch() posts the weights that this rank lends. Then it receives borrowed experts one after the
+//            other, gate_up before the rest, in one reused block. The consumer packs each expert and keeps
+//            only the packed form. finish() waits until the borrowers have received their weights.
 // Nodes      With two levels of nodes, weights that several ranks of another node borrow are sent only to the
 //            first of these ranks, which forwards them to the others.
 // Gradients  Every rank that computed an expert without owning it sends its f32 gradient to the owner. The
@@ -121,7 +121,8 @@ class WeightTransfer {
   BorrowedElements borrowed_;
   std::int64_t bytes_per_element_;
   Nodes nodes_;
-  // Forwards weights; separate, because its messages have another order than lending. Null with one level.
+  // For forwarding weights. Separate, because forwarded and lent weights are sent in different orders. Null
+  // with one level.
   std::unique_ptr<Communicator> forwarding_comm_;
   std::vector<ForeignGradient> foreign_gradients_;
   std::vector<Return> returns_;  // gradients that this rank receives

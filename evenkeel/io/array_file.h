@@ -20,7 +20,7 @@ namespace evenkeel {
 
 enum class FileFormat { safetensors, npy, npz, json };
 
-// Throws ParseError if the content is none of the four.
+// Throws ParseError if the content has none of these formats.
 FileFormat detect_format(const ByteSource& source);
 std::string_view name_of(FileFormat format);
 
@@ -45,10 +45,11 @@ class ArrayReader {
 
   // Elements [first, first + out.size()). Throws ParseError if the file is too short or the type is floating.
   void read(std::int64_t first, std::span<std::int64_t> out);
-  // The same as float or double, from any type.
+  // The same elements as float or double; they may have any type in the file.
   void read(std::int64_t first, std::span<float> out);
   void read(std::int64_t first, std::span<double> out);
-  // The same as int64, from any type. Throws ParseError at the first element that is not a whole number.
+  // The same elements as int64; they may have any type in the file. Throws ParseError at the first element
+  // that is not a whole number.
   void read_whole(std::int64_t first, std::span<std::int64_t> out);
 
  private:

@@ -69,7 +69,7 @@ std::optional<unsigned> mode_of(const std::string& path) {
   return there.st_mode & 0777u;
 }
 
-// A source may be a folder: without its permissions nobody can read the files inside.
+// A source may be a folder, whose permissions limit who can read the files inside.
 ModeOfSources::ModeOfSources(const std::vector<std::string>& sources) : before_(mode_of_new) {
   for (const std::string& source : sources) mode_of_new &= mode_of(source).value_or(0777);
   mode_of_new |= 0600u;

@@ -91,7 +91,7 @@ void require_routing_options(const ConvertOptions& options, const std::string& i
   refuse(options.placement.layer_updates_per_iter.has_value(), "layer_updates_per_iter", why);
 }
 
-// Refuses options for arrays, and options for other placement formats than `to`.
+// Refuses options for arrays, and options for placement formats other than `to`.
 void require_placement_options(const ConvertOptions& options, PlacementFormat to, const std::string& in) {
   const char* counting = "applies only to the formats sglang and trtllm";
   const std::string& axes = options.reading.axes;

@@ -18,7 +18,7 @@ struct DtypeNames {
   std::string_view name;
   std::string_view safetensors;
   std::string_view npy;    // without the byte order
-  std::string_view torch;  // its storage class
+  std::string_view torch;  // the name of torch's storage class
 };
 // In the order of the enumeration.
 std::span<const DtypeNames> dtypes();
@@ -32,11 +32,11 @@ bool is_floating(Dtype type);
 
 // Converts little-endian elements of any type to float; exact for F16, BF16, F32 and integers up to 2^24.
 void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out);
-// The same to double. Exact for every floating type, and for integers up to 2^53.
+// Converts to double; exact for every floating type, and for integers up to 2^53.
 void to_double(Dtype type, std::span<const std::byte> bytes, std::span<double> out);
-// The same to int64, since some programs write counts as floating point. Returns the index of the first
-// element that is not a whole number or is too large (floating: above 2^53, integers: above 2^63-1); nullopt
-// if all fit.
+// Converts to int64; allows floating types, since some programs write counts as floating point. Returns the
+// index of the first element that is not a whole number or is too large (floating: above 2^53, integers:
+// above 2^63-1); nullopt if all fit.
 std::optional<std::size_t> to_whole(Dtype type, std::span<const std::byte> bytes,
                                     std::span<std::int64_t> out);
 

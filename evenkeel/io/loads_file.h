@@ -1,5 +1,5 @@
 // The input of `evenkeel plan`: the loads of one step, by layer. Any file that holds routing
-// (read_recording.h) is accepted; all of its tokens are taken as one step. For a single layer, so is JSON
+// (read_recording.h) is accepted; all of its tokens are taken as one step. A single layer may also be JSON:
 // {"loads": [...]} by expert, or {"counts": [[...]]} by source rank and expert.
 #pragma once
 
@@ -13,7 +13,8 @@
 namespace evenkeel {
 
 struct LoadsOptions {
-  // Needed unless the file gives it, by num_ranks or by counts for each rank; if both do, they must agree.
+  // Needed unless the file gives the number, as num_ranks or by counts for each rank. If the option and the
+  // file both give it, they must agree.
   std::optional<int> num_ranks = {};
   std::string ranks_argument = "ranks";  // the name of num_ranks in errors
   // Layer numbers in the model if the file has them, else rows; empty: all layers.

@@ -38,7 +38,7 @@ struct ModelLayers {
   std::vector<int> all_layers() const;
   // In each such layer, without shared experts; 0 if the config does not say it.
   int num_experts = 0;
-  // Experts of a token in each such layer; 0 if the config does not say it.
+  // Experts that a token chooses in each such layer; 0 if the config does not say it.
   int top_k = 0;
 
   friend bool operator==(const ModelLayers&, const ModelLayers&) = default;
@@ -50,8 +50,8 @@ struct ModelLayers {
 // layers.
 ModelLayers read_model_layers(const ByteSource& source);
 
-// For a model with `num_experts` experts a layer whose checkpoint can be permuted. One group if the config
-// has no groups, has another number of experts, or its family cannot be permuted.
+// The groups of experts of a model with `num_experts` experts per layer, for permuting its checkpoint. One
+// group if the config has no groups, has another number of experts, or its family cannot be permuted.
 RoutingGroups read_model_groups(const ByteSource& source, int num_experts);
 
 }  // namespace evenkeel

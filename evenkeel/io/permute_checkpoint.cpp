@@ -191,7 +191,7 @@ ExpertMap map_of(const Model& model, const Placement& placement, const Orders& o
   throw InvalidArgument("output", fmt::format("{} {}", path.string(), why), allowed);
 }
 
-// Absolute, with links in what exists resolved.
+// The absolute path, with symbolic links resolved in the part that exists.
 fs::path resolved(const std::string& path) {
   std::error_code error;
   fs::path full = fs::weakly_canonical(fs::absolute(path, error), error);
@@ -221,7 +221,7 @@ void require_outside(const fs::path& place, const fs::path& input) {
   if (in_input == input.end()) refuse(place, "is the input or inside it", "a folder elsewhere");
 }
 
-// Makes a folder with another one's permissions, reduced by the umask; the owner can write. Returns 0 or an
+// Makes a folder with the permissions of `other`, reduced by the umask; the owner can write. Returns 0 or an
 // errno.
 int make_folder_like(const char* name, const std::string& other) {
   return ::mkdir(name, mode_of(other).value_or(0) | 0700u) == 0 ? 0 : errno;
@@ -245,7 +245,7 @@ TemporaryEntry output_folder(const std::string& path, const std::string& input) 
   }
 }
 
-// Temporary folders beside the output that killed runs have left.
+// Temporary folders that killed runs have left beside the output.
 std::vector<std::string> leftovers_of(const TemporaryEntry& folder) {
   std::vector<std::string> found;
   std::error_code error;

@@ -150,8 +150,8 @@ class GpuExpertFfn final : public CudaExpertFfn {
   Machine machine_for(const DeviceGroups& groups, TensorMap* maps, CudaStream& stream) const {
     const cudaStream_t launches = native(stream);
     const bool with_maps = kernels_ == CudaKernels::hopper;
-    // The initial address is replaced on the device. It is a device address only because the driver might
-    // check.
+    // The device replaces this initial address before it is used. It is a device address only because the
+    // driver might check it.
     if (with_maps)
       hopper::launch_maps(groups.num_groups, groups.weights,
                           make_matrix_map(maps, shape_.gate_up_rows(), shape_.hidden),

@@ -6,7 +6,7 @@
 //             epilogue, so only the intermediate rows (h, and the saved pre-activations) pass through memory
 //             between two products.
 // Kernels     hopper: wgmma and bulk tensor copies, compute capability 9.0, sizes that are multiples of 8.
-//             generic: mma.sync, 8.0 and later, any size. Chosen once, at construction.
+//             generic: mma.sync, 8.0 and later, any size. The constructor chooses one of the two.
 // Guarantee   No host synchronisation and no allocation: every call is a fixed list of launches and can be
 //             captured in a graph. A row's results depend neither on its position nor on the other rows. Sums
 //             over rows (gradients) use the order of positions, so the same input gives the same bits.
@@ -24,8 +24,8 @@ namespace evenkeel {
 
 class CudaStream;
 
-// One expert's gradients, in CudaExpertOptions::gradient_type; backward adds to them. Bias pointers are null
-// without biases.
+// One expert's gradients, of type CudaExpertOptions::gradient_type; backward adds to them. Bias pointers are
+// null if the expert has no biases.
 struct DeviceExpertGradients {
   void* gate_up = nullptr;
   void* down = nullptr;
@@ -33,8 +33,8 @@ struct DeviceExpertGradients {
   void* down_bias = nullptr;
 };
 
-// Group g has the positions [begin[g], begin[g + 1]); groups may be empty. All pointers are to device memory
-// and are read when the launches run, so earlier work on the stream may still write there.
+// Group g has the positions [begin[g], begin[g + 1]); groups may be empty. All pointers are to device memory.
+// This memory is read only when the launches run, so earlier work on the stream may still write it.
 struct DeviceGroups {
   int num_groups = 0;
   const std::int32_t* begin = nullptr;               // [num_groups + 1], non-decreasing
@@ -60,9 +60,9 @@ struct DeviceBackward {
   const std::byte* saved = nullptr;   // what forward saved; null: recomputed with the same bits
   float* grad_weight = nullptr;       // by output_row; written
 
-  // The gradient of the input, in f32 rows of D. `grad_position` gets one row per position; if null, these
-  // rows are kept in the workspace. If `grad_input` is not null, they are also added to the rows that the
-  // positions read, in the order of positions.
+  // The gradient of the input, in f32 rows of D. `grad_position` gets one row per position; if it is null,
+  // these rows are kept in the workspace. If `grad_input` is not null, each position's row is also added to
+  // the grad_input row of the input row that the position reads, in the order of positions.
   float* grad_position = nullptr;  // [max_positions, D]
   float* grad_input = nullptr;     // [input_rows, D]
   std::int64_t input_rows = 0;
@@ -77,7 +77,7 @@ class CudaExpertFfn {
 
   // Bytes of device memory that a call needs as workspace.
   virtual std::int64_t forward_workspace_bytes(int num_groups, std::int64_t max_positions) const = 0;
-  // Of `backward`, only input_rows and which pointers are null matter.
+  // Depends only on backward.input_rows and on which pointers in `backward` are null.
   virtual std::int64_t backward_workspace_bytes(int num_groups, std::int64_t max_positions,
                                                 const DeviceBackward& backward) const = 0;
   // Bytes that forward saves for backward per position: the pre-activations.
@@ -91,9 +91,10 @@ class CudaExpertFfn {
                         std::span<std::byte> workspace, CudaStream& stream) const = 0;
 };
 
-// For the calling thread's current device. Immutable, so any number of threads and streams may use it at
-// once. Throws InvalidArgument for a shape without rows or columns. Throws Unsupported for f32 rows, for
-// devices before compute capability 8.0, and if hopper kernels are requested where they cannot run.
+// Makes the network for the calling thread's current device. The object is immutable, so any number of
+// threads and streams may use it at once. Throws InvalidArgument for a shape without rows or columns. Throws
+// Unsupported for f32 rows, for devices before compute capability 8.0, and if hopper kernels are requested
+// where they cannot run.
 std::shared_ptr<const CudaExpertFfn> make_cuda_expert_ffn(const ExpertShape& shape,
                                                           const CudaExpertOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Every product's kernel for any GPU since compute capability 8.0.
+// The kernels of all products, for any GPU since compute capability 8.0.
 #include "evenkeel/compute/cuda/internal/launch.h"
 #include "evenkeel/device/cuda/runtime.cuh"
 
@@ -14,7 +14,7 @@ void prepare() {
 
 template <class Product>
 void launch(const Call<Product>& call, const Chip& chip, cudaStream_t stream) {
-  // Two blocks per multiprocessor. If its shared memory fits only one, the others wait, which costs nothing.
+  // Two blocks per multiprocessor. If only one fits its shared memory, the second waits, which costs nothing.
   multiply_groups<<<static_cast<unsigned>(2 * chip.multiprocessors), kThreads, kSharedBytes, stream>>>(call);
   EVENKEEL_CUDA_CHECK_LAUNCH("a grouped product");
 }

@@ -1,4 +1,5 @@
-// Every product's kernel for compute capability 9.0, and the tensor maps through which kernels read weights.
+// The kernels of all products for compute capability 9.0, and the tensor maps through which they read
+// weights.
 #include "evenkeel/compute/cuda/internal/launch.h"
 #include "evenkeel/device/cuda/runtime.cuh"
 

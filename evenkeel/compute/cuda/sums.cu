@@ -1,4 +1,4 @@
-// The launches of the schedule and of the sums besides the products.
+// Kernels that make the schedule, and kernels for the sums that no product computes.
 #include <algorithm>
 
 #include "evenkeel/compute/cuda/internal/launch.h"

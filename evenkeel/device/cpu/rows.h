@@ -1,5 +1,5 @@
 // Loops over the elements of rows: conversions, sums, dot products. A row's result does not depend on where
-// the row lies; the guarantee of equal bits needs this.
+// the row is in memory; the guarantee of equal bits needs this.
 #pragma once
 
 #include <cstddef>

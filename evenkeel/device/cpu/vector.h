@@ -49,7 +49,7 @@ EVENKEEL_INLINE void store(Floats lanes, float* to, std::int64_t count) {
 EVENKEEL_INLINE Floats all(float value) {
   return value - Floats{};
 }
-// A NaN lane stays NaN: both instructions return their second operand then.
+// A NaN lane stays NaN: for NaN, both instructions return their second operand.
 EVENKEEL_INLINE Floats least(Floats lanes, float limit) {
 #if defined(__AVX512F__)
   return _mm512_maskz_min_ps(0xffff, all(limit), lanes);

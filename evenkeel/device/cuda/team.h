@@ -7,8 +7,8 @@
 //            is a team of one lane (HostTeam), so that the same source is tested there against an oracle.
 // Contract   Every lane of a team makes the same calls in the same order. Integers only, because the order of
 //            a sum differs between teams. for_each() does not wait: a lane may read another lane's writes
-//            only after sync(). Scans and reductions end with a sync(). Those that read other lanes' writes
-//            also begin with one.
+//            only after sync(). Scans and reductions end with a sync(). A scan or reduction that reads other
+//            lanes' writes also begins with one.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +72,8 @@ inline constexpr int kWarp = 32;
 
 }  // namespace internal
 
-// The 32 lanes of a warp; needs no shared memory. The methods work only on the device. They are also marked
-// for the host, without effect there, so that templates over teams can be.
+// The 32 lanes of a warp; needs no shared memory. The methods work only on the device. They are marked for
+// the host too, where they have no effect, because templates over teams are.
 class WarpTeam {
  public:
   EVENKEEL_HOST_DEVICE int size() const { return internal::kWarp; }

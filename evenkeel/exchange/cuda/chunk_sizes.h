@@ -8,7 +8,7 @@ namespace evenkeel::cuda {
 // Message entries per scan tile.
 inline constexpr int kTile = 1024;
 
-// The most pieces of all experts: an expert has at most one more piece than segments.
+// The most pieces of all experts together: an expert has at most one piece more than it has segments.
 constexpr std::int64_t most_pieces(std::int64_t segments, std::int64_t experts) {
   return segments + experts;
 }

@@ -85,10 +85,10 @@ void deal_and_send(const ChunkWork& work, CudaStream& stream);
 // Fills input_row and output_row from the outboxes of all ranks.
 void receive(const ChunkWork& work, CudaStream& stream);
 
-// Gathers the rows here, [rows, D], from the hidden rows or output gradients of all ranks.
+// Gathers the rows that this rank computes, [rows, D], from the hidden rows or output gradients of all ranks.
 enum class TokenRows { hidden, grad_output };
 void gather_rows(const ChunkWork& work, TokenRows which, std::int64_t hidden, void* rows, CudaStream& stream);
-// Zeroes an f32 row for each row here.
+// Zeroes one f32 row for each row that this rank computes.
 void zero_rows(const ChunkWork& work, std::int64_t hidden, float* rows, CudaStream& stream);
 // Gathers router weights from all ranks, in the order of output_row.
 void gather_weights(const ChunkWork& work, float* weights, CudaStream& stream);
@@ -101,8 +101,8 @@ void combine(const ChunkWork& work, const float* weights, std::int64_t hidden, v
 void combine_gradients(const ChunkWork& work, std::int64_t hidden, void* grad_hidden, float* grad_weights,
                        CudaStream& stream);
 
-// Copies, from the weights of all ranks, the experts that the chunk borrows in round `round` and that
-// `slots` [borrow_slots][block], bf16, does not hold yet (weight_copies.h).
+// Copies the experts that the chunk borrows in round `round` from the weights of all ranks to `slots`
+// [borrow_slots][block], bf16. Leaves out experts that `slots` already holds (weight_copies.h).
 void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* slots,
                     CudaStream& stream);
 // Adds the gradients that all ranks computed for this rank's experts to `gradients` [num_natives], in the

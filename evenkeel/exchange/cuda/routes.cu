@@ -133,7 +133,7 @@ void publish_tensors(StepTensors* mine, const StepTensors& tensors, CudaStream& 
 
 void count_slices(const RouteShape& shape, const SliceView& slices, std::int32_t* block_counts,
                   CudaStream& stream) {
-  // As many lanes as table rows fit into the 48 KiB of shared memory that every block may use.
+  // One lane per table row, as many as fit into the 48 KiB of shared memory that every block may use.
   const std::int64_t row = std::int64_t{shape.num_experts} * static_cast<std::int64_t>(sizeof(std::uint16_t));
   const auto lanes = static_cast<int>(std::clamp<std::int64_t>(47 * 1024 / row, 1, kMostLanes));
   const auto bytes = static_cast<std::size_t>(row * lanes);

@@ -81,7 +81,7 @@ struct ChunkView {
   std::int32_t* destination = nullptr;  // [most_assignments], by assignment: its rank, -1 for none
   std::int32_t* firsts_before =
       nullptr;  // [most_assignments + 1], by entry: earlier entries that start a new row
-  std::int32_t* tile_firsts = nullptr;  // [tiles], first entries in each tile
+  std::int32_t* tile_firsts = nullptr;  // [tiles], how many entries of a tile start a new row
   std::int32_t* input_row = nullptr;    // [most_positions], by position, group after group
   std::int32_t* output_row = nullptr;
 };

@@ -1,5 +1,5 @@
-// A barrier for the streams of all ranks: work submitted to any stream before it is done before any stream
-// begins work submitted after it.
+// A barrier for the streams of all ranks. No stream begins work that was submitted after the barrier until
+// all streams have finished the work that was submitted before it.
 //
 // Method  Each thread records an event in its stream, shares it through the communicator, and makes its
 //         stream wait for the others' events. Host threads wait for each other, not for a device.
@@ -30,8 +30,8 @@ class StreamBarrier {
   StreamBarrier& operator=(const StreamBarrier&) = delete;
 
   void sync(DeviceStream& stream);
-  // The other ranks' streams wait for the work submitted to root's stream. Used to begin a capture, which
-  // only root does.
+  // The other ranks' streams wait for the work submitted to root's stream. Used to begin a stream capture,
+  // since only root begins one.
   void follow(RankId root, DeviceStream& stream);
 
   // Hold this scope while submitting work that reads other ranks' memory.

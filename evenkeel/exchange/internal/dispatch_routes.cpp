@@ -1,7 +1,8 @@
-// Makes the tables of a Dispatched, in an arena. plan/routes.h numbers what this rank sends; the others'
-// index messages then give what it computes. The kernels in exchange/cuda/internal/ make the same numbers,
-// and tests/exchange/cuda compares them. Here sizes are known, and tables are as large as the routing needs.
-// There many lanes fill arrays of the largest size, without waiting for the host.
+// Makes the tables of a Dispatched, in an arena. plan/routes.h numbers what this rank sends. The index
+// messages of the other ranks then say what this rank computes. The kernels in exchange/cuda/internal/
+// compute the same numbers, and tests/exchange/cuda compares both. Here sizes are known, and tables are as
+// large as the routing needs. On a GPU many lanes fill arrays of the largest size, without waiting for the
+// host.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>

@@ -104,7 +104,7 @@ std::shared_ptr<const NodeForwarding> ForwardingRoutes::find(const Dispatched& m
 }
 
 // Reads the message from a rank of another node. Finds the rows that it sends here directly, the rows to
-// forward to each rank of this node, and the rows that arrive through each of them.
+// forward to each rank of this node, and the rows that arrive here through each rank of this node.
 void ForwardingRoutes::take_from(RankId rank, const Dispatched& made,
                                  std::vector<NodeForwarding>& by_member) {
   const Dispatched::Peer peer = made.peer(rank);

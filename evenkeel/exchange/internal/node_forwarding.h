@@ -3,10 +3,11 @@
 //
 // Order      Rows from a rank to a rank of another node are sorted by gateway, then by token. So the rows of
 //            one gateway are contiguous, in the gateway's own order.
-// Message    An index message to such a rank has two additions after its positions: first the number of rows
-//            that come through each gateway of its node; then, for each row that it receives over the link,
-//            a bit mask of the ranks that need it (by index in the node). The mask array has one word per
-//            position, because the receiver does not know its number of rows yet.
+// Message    An index message to a rank of another node has two additions after its positions. The first is
+//            the number of rows that come through each gateway of the receiver's node. The second is, for
+//            each row that the receiver gets over the link, a bit mask of the ranks that need the row (by
+//            index in the node). The mask array has one word per position, because the receiver does not know
+//            its number of rows yet.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ void NodeSums::add_in_node(Slices& slices, Stream& stream, float* sums, bool has
   for (const RankId rank : slices.others()) returning += forwarding_.direct_in[rank.offset()].count;
   returning_ = arena_.allocate(returning * row_bytes(), "sums to send");
   at = 0;
-  std::int64_t received = 0;  // rows of the ranks before
+  std::int64_t received = 0;  // rows received from earlier ranks
   for (const RankId rank : slices.others()) {
     const RowRange in = forwarding_.direct_in[rank.offset()];
     rows::from_f32(in.count * hidden_, sum_of(received + in.begin),

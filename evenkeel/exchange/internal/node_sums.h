@@ -30,8 +30,8 @@ class NodeSums {
   // Collective in the node. `sums` holds the rows received, f32; with `has_own`, this rank's own rows as
   // well.
   void add_in_node(Slices& slices, Stream& stream, float* sums, bool has_own, const char* name);
-  // Queues the rows that return from here, and those that come home into `home`, by rank. This object must
-  // outlive their operation.
+  // Queues sends of the rows that return from here, and receives into `home` of the rows that come home, by
+  // rank. This object must outlive the operation.
   void queue(Slices& slices, std::span<std::byte> home) const;
   // A token's rows among those that come home.
   std::span<const std::int32_t> rows_of(std::int64_t token) const;

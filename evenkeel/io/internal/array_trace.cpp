@@ -60,7 +60,8 @@ class ArrayTrace final : public TraceReader {
   NoExperts none_;
 };
 
-// Some layers of a trace, with their layer numbers; rows of a trace without numbers count as hidden layers.
+// Some layers of a trace, with their layer numbers. If the trace has no layer numbers, its rows count as
+// hidden layers.
 class LayersOfTrace final : public TraceReader {
  public:
   LayersOfTrace(std::unique_ptr<TraceReader> all, std::vector<int> rows)
@@ -128,14 +129,14 @@ class IdRows {
           info.name, "",
           "no token has two different ids, but a router chooses {} different experts for each token", k);
     if (doubled_ == 0) return;
-    // A router never names an expert twice in a row. If many rows do, the array has another order.
+    // Within one row a router never names an expert twice. If many rows do, the array has another order.
     const std::string what =
         fmt::format("{} of {} rows have an id twice, which no router does", doubled_, choices_);
     if (2 * doubled_ > choices_) refuse(what);
     notes_.push_back(what + ": the ids are kept as they are");
   }
 
-  // The layers that are not dense. If dense layers cannot be distinguished, all layers.
+  // Returns the layers that are not dense, or all layers if dense ones cannot be distinguished.
   std::vector<int> layers_with_experts() {
     const bool any = std::ranges::any_of(layers_, &Layer::has_choice);
     std::vector<int> kept, dense;
@@ -194,7 +195,7 @@ class IdRows {
     bool has_choice = false;  // a row has different ids
     UniformRows uniform_rows = {};
     std::int64_t num_uniform = 0;
-    std::int64_t largest_uniform = -1;  // their largest id that is not a filler
+    std::int64_t largest_uniform = -1;  // largest id of uniform rows that is not a filler
   };
 
   [[noreturn]] void refuse(const std::string& why) const {
@@ -237,7 +238,7 @@ class IdRows {
     return literal_ == (info_.top_k > 1) && layer.uniform_rows.size() == 1 && info_.num_tokens > 1;
   }
 
-  // The index in chosen_. The largest filler has the last one.
+  // The index of an id in chosen_. The last index is that of the largest filler.
   static std::size_t place_of(std::int64_t id) {
     return static_cast<std::size_t>(std::min(id, max_trace_experts));
   }
@@ -249,9 +250,9 @@ class IdRows {
     return id;
   }
 
-  // The fillers that are not experts, in descending order. A filler is not an expert if it is not below the
-  // given number of experts, if all other ids are far below it, or if no choice has it. A filler close to the
-  // other ids is an expert.
+  // The fillers that are padding, in descending order. A filler is padding if it is >= the given number of
+  // experts, if all other ids are far below it, or if no row with different ids contains it. Without a given
+  // number of experts, a filler close to the other ids is an expert.
   std::vector<std::int64_t> fills() {
     constexpr std::int64_t far_above = 16;
     std::vector<std::int64_t> found;
@@ -324,7 +325,7 @@ std::unique_ptr<TraceReader> open_array_trace(TraceInfo info, std::unique_ptr<Ar
   if (!num_experts && stated > 0) num_experts = stated;
   const std::int64_t of_token = info.assignments_per_token();
   const bool possible =
-      of_token > 0 && of_token <= max_trace_assignments_per_token;  // else the constructor refuses
+      of_token > 0 && of_token <= max_trace_assignments_per_token;  // else the constructor throws
   if (!possible || ids_are == IdsAre::as_written) {
     auto trace =
         std::make_unique<ArrayTrace>(std::move(info), std::move(ids), std::move(weights), NoExperts{});

@@ -43,7 +43,7 @@ class ConfigKeys : public JsonField {
   std::string word(std::string_view member) const;  // empty if the key is missing
   std::vector<std::string> words(std::string_view member) const;
   std::vector<std::string> letters(std::string_view member) const;  // the letters of a text value
-  // The meaning of each word. Unknown words mean `other`; without it they throw ParseError.
+  // The meaning of each word. Unknown words mean `other`. If `other` is not given, they cause a ParseError.
   template <class Meaning>
   std::vector<Meaning> meanings(std::string_view member, const std::vector<std::string>& words,
                                 const KnownWords<Meaning>& known, std::optional<Meaning> other = {}) const {

@@ -19,7 +19,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// The first of these keys in a file decides.
+// Keys that tell what a file is. The first one in the file decides, except as content_of_keys() says.
 constexpr std::array<std::pair<std::string_view, Content>, 8> deciding = {{
     {"physical_to_logical", Content::placement},
     {sglang_map_key, Content::sglang_placement},

@@ -160,7 +160,7 @@ FoundRouting find_routing(Content content, const ByteSource& source, const ReadO
       return find_vllm_statistics(source, options);
     case Content::unknown:
       if (detect_format(source) == FileFormat::json) {
-        read_json(source);  // which says where it is no JSON
+        read_json(source);  // throws if the text is not JSON, and says where
         throw ParseError(source.name(), "",
                          "is JSON, but neither a placement nor a profile, loads or counts");
       }

@@ -59,7 +59,7 @@ struct FoundRouting {
   std::vector<std::string> notes = {};
   std::string axes = {};  // for arrays without names: how their dimensions were read
 
-  // Sets `axes` and puts a note about them first; the note has `what` before them.
+  // Sets `axes` and puts a note about the axes before all other notes. The note names `what` before the axes.
   void set_axes(const std::string& new_axes, std::string_view what = "");
 };
 

@@ -31,8 +31,8 @@ inline constexpr int max_json_parts = 1 << 22;
 
 using Json = nlohmann::json;
 
-// The outermost value of a text. It empties its lists first, since Json's own destructor copies every list
-// before freeing it.
+// The outermost value of a text. Its destructor first empties its lists, since Json's own destructor copies
+// every list before freeing it.
 class JsonDocument : public Json {
  public:
   explicit JsonDocument(Json&& value) : Json(std::move(value)) {}
@@ -98,7 +98,7 @@ class JsonField {
   std::string key_;
 };
 
-// Throws ParseError unless the object's "format" is this.
+// Throws ParseError unless the object's key "format" has the value `format`.
 void require_format(const JsonField& object, std::string_view format);
 
 // How deeply lists are nested, judged by their first elements.

@@ -73,7 +73,7 @@ class JsonBuilder {
   bool end_object() { return close(); }
   bool start_array(std::size_t) {
     open(Json::array());
-    // Counts all elements if none is a list or an object, else only those before the first.
+    // Counts all elements if none is a list or an object, else only those before the first list or object.
     const std::string_view rest = buffer_.rest();
     const std::string_view flat = rest.substr(0, rest.find_first_of("[]{"));
     if (const auto commas = std::ranges::count(flat, ','); commas > 0)
@@ -153,7 +153,8 @@ void require_json(const ByteSource& source, std::string_view what) {
 
 JsonDocument read_config_json(const ByteSource& source) {
   const std::string text = read_text(source, "JSON");
-  // Padded to the length of the words if possible, so that byte offsets in errors stay right.
+  // Each `null` is padded to the length of the word that it replaces, if possible, so that byte offsets in
+  // errors stay right.
   constexpr std::pair<std::string_view, std::string_view> nulls[] = {
       {"-Infinity", "null     "}, {"Infinity", "null    "}, {"NaN", "null"}};
   std::string read;
@@ -201,7 +202,7 @@ void for_each_json_line(const ByteSource& source,
                         "begins a record of several lines; write each record in one line, as jq -c does");
     take(parse_json(line, fmt::format("{}: line {}", source.name(), number), begin), number);
   };
-  std::string text;  // from `begin` of the file on, without lines that were taken
+  std::string text;  // the file from byte `begin` on, without the lines already taken
   std::int64_t begin = 0;
   for_each_piece(source, 0, [&](std::string_view piece) {
     if (std::ssize(text) > max_text_bytes)

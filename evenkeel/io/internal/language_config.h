@@ -43,13 +43,13 @@ inline constexpr std::array<std::string_view, 5> expert_count_keys = {
     "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts"};
 
 bool speaks_of_experts(const ConfigKeys& config);
-// From any known key; nullopt if there is none.
+// The number of hidden layers, from any known key; nullopt if there is none.
 std::optional<int> hidden_layers(const ConfigKeys& config);
-// 0 if no key says it. Throws ParseError if a key says that there are no experts.
+// Experts in each MoE layer; 0 if no key says it. Throws ParseError if a key says that there are no experts.
 int num_experts(const ConfigKeys& config);
 // The number of layers of multi-token prediction, from any known key; 0 if there is none.
 int prediction_layers(const ConfigKeys& config);
-// From any known key that is not a list by layer; 0 if there is none.
+// Experts of a token, from any known key that is not a list by layer; 0 if there is none.
 int top_k(const ConfigKeys& config);
 // The groups of experts that a router chooses first. nullopt if the family always chooses groups and no key
 // gives their number. Throws ParseError for an impossible number, or if groups would have unequal numbers of

@@ -15,7 +15,7 @@ namespace {
 using Unit = CacheShape::Unit;
 using Caches = std::vector<CacheShape>;
 
-// What a layer has as attention or in its place, by the words and letters of lists in the config.
+// What a layer has as attention or instead of attention, by the words and letters of lists in the config.
 enum class Block { full, window, linear, sparse, heavy, none };
 const KnownWords<Block> block_words = {{"full_attention", Block::full},
                                        {"attention", Block::full},

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* layers_key = "layers";
 
-// The layers that rows without numbers may be; the most likely come first.
+// The possible layer numbers of rows that have no numbers in the file; the most likely come first.
 std::vector<std::vector<int>> possible_layers(const ModelLayers& model, RowsOf of) {
   std::vector<std::vector<int>> possible = {model.moe_layers, model.all_layers()};
   if (of == RowsOf::placement || model.table_layers.empty()) return possible;
@@ -37,7 +37,7 @@ std::vector<int> all_layers(int count) {
   return layers;
 }
 
-// The numbers of rows by a model's config. Rows with numbers may be any of the MoE layers, including
+// The layer numbers of rows, by a model's config. Rows with numbers may be any of the MoE layers, including
 // multi-token prediction. Rows without numbers must be all MoE layers, with or without multi-token
 // prediction; a recording may also lack the layers that a table routes.
 LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts, RowsOf of) {

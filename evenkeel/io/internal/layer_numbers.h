@@ -25,14 +25,15 @@ ArrayToWrite layers_to_write(const LayerNumbers& layers);
 enum class RowsOf { recording, placement };
 // The layer numbers that the options give to rows, from `layers`, from `model`, or from both; unknown if
 // neither is given. Throws InvalidArgument about --moe-layers if there are not as many numbers as rows, or
-// the rows have other numbers. Throws it about --model if a row is a layer without experts, there are not as
-// many rows, or the number of experts differs (`num_experts`; 0: not known).
+// the rows already have other numbers. Throws InvalidArgument about --model if a row is a layer without
+// experts, the number of rows does not fit the model, or the number of experts differs from `num_experts` (0:
+// not known).
 LayerNumbers layers_from_options(const std::optional<std::vector<int>>& layers,
                                  const std::optional<ModelLayers>& model, const NumberedRows& rows,
                                  int num_experts, RowsOf of = RowsOf::recording);
 // For a format that counts the model's layers: the numbers that the placement knows, else all layers if
-// options.num_hidden_layers equals its rows. Throws InvalidArgument if neither applies; `format` is the
-// format's name.
+// options.num_hidden_layers equals its number of rows. Throws InvalidArgument if neither applies; `format` is
+// the format's name.
 std::vector<int> layer_numbers_of(const NumberedRows& placement, const PlacementFormatOptions& options,
                                   std::string_view format);
 // The number of hidden layers by the options, checked to be above all `numbers`.

@@ -133,7 +133,7 @@ std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayIn
   const std::int64_t of_token = layers * k * size;
   return std::make_unique<ArrayReader>(
       file.name(), info, [=](std::int64_t first_byte, std::span<std::byte> out) {
-        // Whole tokens, in stored order and as [tokens, layers, k].
+        // Reads whole tokens, in stored order, and reorders them to [tokens, layers, k].
         const std::int64_t begin = first_byte / of_token;
         const std::int64_t count = (first_byte + std::ssize(out) + of_token - 1) / of_token - begin;
         std::vector<std::byte> stored(static_cast<std::size_t>(count * of_token)), usual(stored.size());

@@ -1,8 +1,8 @@
 // Arrays without a name: an npy, the only array of an npz or of a file of torch.save, lists in JSON, lines of
 // a table. Their meaning is never guessed from their values. It comes from the options `axes` or `columns`,
 // or from a model's config if its sizes fit in only one order. Otherwise an error lists every reading that
-// the shape allows (docs/formats.md#arrays-without-a-name). Also: orders of dimensions by name, for all
-// arrays.
+// the shape allows (docs/formats.md#arrays-without-a-name). This header also reads orders of dimensions by
+// name, for arrays with and without a name.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ bool is_short_form(std::string_view axes);
 bool is_order_of_tokens(std::string_view axes);
 bool is_order_of_counts(std::string_view axes);
 
-// Throws InvalidArgument if the middle dimension, which should be layers, is longer than any model has and
-// the first is not: the array probably has another order.
+// Throws InvalidArgument if the middle dimension, which should be the layers, is larger than the number of
+// layers of any model, and the first dimension is not: the array probably has another order.
 void require_layer_order(const std::vector<std::int64_t>& shape, const std::string& file,
                          const std::string& key);
 

@@ -1,7 +1,7 @@
 // Reads Python pickles of plain data, as torch.save writes them. A pickle is a small program whose
 // instructions can call any function. This reader never calls one: it knows only the instructions that make
-// numbers, texts, lists, tuples and dictionaries. A call is stored as a value, and only names that the caller
-// allows may be called.
+// numbers, texts, lists, tuples and dictionaries. A call in the pickle is stored as a value, and is refused
+// unless it is of a name in `allowed`.
 //
 // Values are stored in one list and refer to each other by index, so deep nesting and cycles are harmless.
 // Memory  about 20 bytes for each instruction of the pickle.

@@ -46,9 +46,9 @@ FoundRouting find_ultra_ep_traces(const std::string& folder, const std::vector<s
 inline constexpr std::string_view vllm_mapping_type = "eplb_initial_mapping";  // a placement
 inline constexpr std::string_view vllm_stats_type = "eplb_load_stats";
 // Adds up the counts in all `eplb_load_stats` records; each record's own map translates its physical experts.
-// A record is a step: vLLM writes one after each step with the loads of all ranks. Its step numbers restart
-// whenever it rearranges experts. vLLM has only MoE layers, without layer numbers. Throws ParseError if there
-// is no such record, counts and map differ in shape, or records have different models.
+// A record is a step: vLLM writes one after each step with the loads of all ranks. Step numbers restart
+// whenever vLLM rearranges experts. The records have only MoE layers, without layer numbers. Throws
+// ParseError if there is no such record, counts and map differ in shape, or records have different models.
 FoundRouting find_vllm_statistics(const ByteSource& source, const ReadOptions& options);
 
 // Whether a file has several JSON objects, one a line, judged by its beginning.

@@ -54,7 +54,7 @@ class RuleWeights {
     for (int i = 0; i < number * (rule_.norm_biases ? 2 : 1); ++i) add(WeightKind::norms, {model_.hidden});
   }
 
-  // Gate, up and down, or up and down.
+  // Adds gate, up and down, or only up and down.
   void add_network(WeightKind kind, std::int64_t intermediate) {
     for (int i = 0; i < (rule_.gated ? 2 : 1); ++i) add_linear(kind, model_.hidden, intermediate, 0);
     add_linear(kind, intermediate, model_.hidden, 1);
@@ -130,7 +130,7 @@ class RuleWeights {
     return rank > 0 ? rank : model_.hidden;
   }
 
-  // The indexer, a small network that chooses the tokens to attend to; it is whole on each device. It has
+  // The indexer, a small network that chooses the tokens to attend to; each device has all of it. It has
   // queries, one key for all heads with scale and shift of its norm, and a weight for each head.
   void add_indexer() {
     constexpr WeightKind kind = WeightKind::attention;
@@ -229,7 +229,8 @@ class RuleWeights {
       wide_.kv_heads = key_heads(keys_, "num_global_key_value_heads", wide_.heads);
   }
 
-  // From an object for each such layer, whose key is the layer's number, possibly with leading zeros.
+  // Reads an object that has one key per layer with wide attention: the layer's number, possibly with leading
+  // zeros. The value is an object with the layer's attention shape.
   void read_wide_shape(const JsonField& each) {
     if (!each->is_object()) each.fail("is not a JSON object");
     std::set<std::size_t> stated, wanted;

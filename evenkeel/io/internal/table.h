@@ -94,8 +94,8 @@ bool is_line_of_names(const Cells& cells);
 // come first, or there must be at least three columns.
 bool is_line_of_ids(const Cells& cells);
 
-// Throws ParseError, with the names in question, if they do not give the columns' meanings; `where` is "line
-// 1".
+// The meanings of columns with these names. Throws ParseError, quoting the names in question, if the names do
+// not give the meanings; `where` is "line 1".
 TableColumns columns_of_names(const Cells& names, const std::string& file, const std::string& where);
 
 // The meanings that --columns gives to `count` columns: "layer,k..." is layer, k_0, k_1. Throws
@@ -122,14 +122,14 @@ class NamedTable {
  public:
   NamedTable(TableColumns columns, std::string file);
 
-  // Throws ParseError, naming line and column, if a cell is not a number, not an id or negative, or an index
-  // does not count the lines.
+  // Throws ParseError, naming line and column, if a count is negative or not a number, if an id is not a
+  // whole number in its range, or if an index does not count the lines.
   void add(const Cells& cells, std::int64_t line);
 
-  // Layers are in ascending order. Counts of several ranks are added up, and those of several steps unless
-  // steps are kept, in order of first appearance. A long table may lack experts that no token chose, so
-  // options.num_experts may be above its largest id. Throws ParseError if a layer, expert or token appears
-  // twice without a step, rank or the like to distinguish the lines.
+  // Layers are in ascending order. Counts of several ranks are added up, and so are counts of several steps
+  // unless steps are kept. Kept steps are in order of first appearance. A long table may lack experts that no
+  // token chose, so options.num_experts may be above its largest id. Throws ParseError if a layer, expert or
+  // token appears twice without a step, rank or the like to distinguish the lines.
   FoundRouting found(const ReadOptions& options);
 
  private:

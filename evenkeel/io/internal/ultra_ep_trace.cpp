@@ -107,7 +107,7 @@ class TraceSum {
   FoundRouting found(const std::string& file) && {
     if (steps_.empty()) throw ParseError(file, "", "has no UltraEP record");
     IntArray counts{.shape = {0, std::ssize(records_of_), num_experts_}, .values = {}};
-    const Steps::value_type* incomplete = nullptr;  // the first
+    const Steps::value_type* incomplete = nullptr;  // the first incomplete step
     for (const auto& step : steps_) {
       if (step.second.size() < records_of_.size()) {
         if (incomplete == nullptr) incomplete = &step;

@@ -6,9 +6,9 @@
 // 1024 bytes, this is the 128-byte swizzle of bulk tensor copies and wgmma.
 //
 // An operand is [outer, K], where outer is the rows or columns of the product's output. It has two layouts:
-//   Major::k      memory is contiguous along K: one box, with one row of 64 K per outer index.
-//   Major::outer  memory is contiguous along outer: consecutive boxes, each of 64 rows of K with 64 outer
-//                 indices.
+//   Major::k      memory is contiguous along K: one box, with one row per outer index, of 64 elements of K.
+//   Major::outer  memory is contiguous along outer: consecutive boxes, each with one row per index of K (64
+//                 rows), of 64 outer indices.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ EVENKEEL_HOST_DEVICE constexpr std::uint32_t line_offset(int row, int line) {
   return static_cast<std::uint32_t>(row * kRowBytes + (line ^ (row & 7)) * kLineBytes);
 }
 
-// Rows of `width` numbers in device memory. A position reads row index[position], or its own row if `index`
-// is null.
+// Rows of `width` numbers in device memory. A position reads row index[position], or row `position` if
+// `index` is null.
 struct Rows {
   const bf16* data = nullptr;
   std::int64_t width = 0;
@@ -69,7 +69,7 @@ struct BoxShare {
   EVENKEEL_HOST_DEVICE static constexpr int row(int thread, int i) { return thread / kRowLines + i * kStep; }
   EVENKEEL_HOST_DEVICE static constexpr int line(int thread) { return thread % kRowLines; }
 
-  // `chosen[i]` is the row in memory of the box's row row(thread, i), or kNoRow.
+  // `chosen[i]` is the row in memory that becomes row row(thread, i) of the box; kNoRow if there is none.
   template <class Copy>
   EVENKEEL_HOST_DEVICE static void copy(int thread, const Rows& rows, const std::int32_t (&chosen)[kCount],
                                         std::int64_t column, int box, const Copy& copy_one) {

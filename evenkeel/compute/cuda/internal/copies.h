@@ -29,7 +29,7 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// The `copy` of copy_line() if every row consists of whole lines.
+// The `copy` argument of copy_line() for rows that consist of whole lines.
 struct CopyLines {
   std::uint32_t base;
   __device__ __forceinline__ void operator()(std::uint32_t to, const bf16* from, int numbers) const {
@@ -39,7 +39,7 @@ struct CopyLines {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Makes all writes that this thread has waited for visible to wgmma, including other threads' cp.async.
+// Makes writes visible to wgmma: all that this thread has waited for, including other threads' cp.async.
 __device__ __forceinline__ void show_to_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -2,7 +2,7 @@
 // a time.
 //
 // An epilogue prefetches in two steps, so that write() does not wait for memory. row() is called before the
-// product. read() of eight columns is called kAhead segments before write() gets its result with the sums.
+// product. read() loads eight columns, kAhead segments before write() gets what it loaded and the sums.
 #pragma once
 
 #include "evenkeel/compute/cuda/expert_ffn.h"
@@ -124,8 +124,8 @@ struct OutputEpilogue {
   }
 };
 
-// Takes d(y . G)/dh. Writes the gradient of the pre-activations and weight * h, for the products that follow,
-// and the row's part of (y . G), which is h . d(y . G)/dh. grad_pre may overwrite `saved`.
+// Takes d(y . G)/dh. Writes the gradient of the pre-activations and weight * h, which later products read.
+// Also writes the row's part of (y . G), which is h . d(y . G)/dh. grad_pre may overwrite `saved`.
 template <Activation kActivation>
 struct HiddenGradientEpilogue {
   static constexpr bool kGated = false;  // the product is not gated: its columns are those of h

@@ -1,5 +1,5 @@
-// The kernel for any GPU since compute capability 8.0: uses mma.sync, and copies operands with cp.async
-// kStages - 1 blocks of K ahead.
+// The kernel for any GPU since compute capability 8.0. It multiplies with mma.sync, and copies operands with
+// cp.async, kStages - 1 blocks of K before they are multiplied.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/copies.h"

@@ -59,7 +59,7 @@ struct Shared {
   std::int32_t row_tiles[kCachedGroups + 1];
 };
 
-// An index in a ring of kSize, and the parity of the round.
+// An index in a ring of kSize entries, and the parity of the current round through the ring.
 template <int kSize>
 struct RingPlace {
   std::uint32_t at = 0, parity = 0;
@@ -98,7 +98,7 @@ __device__ __forceinline__ Tile take_tile(Shared& shared, RingPlace<kTileSlots>&
   return tile;
 }
 
-// One thread draws tiles. It requests the next number early and uses it late, to hide the latency.
+// One thread draws tiles. It requests the next tile's number early and uses it late, to hide the latency.
 template <class Product>
 struct Drawer {
   std::int32_t drawn;  // last value of the counter, which does not count each block's first tile

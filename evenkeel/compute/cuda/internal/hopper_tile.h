@@ -25,7 +25,7 @@ inline constexpr int kWarpgroupRows = kTileRows / kMultiplying;
 // A row's dot products h . grad_h are kept per tile.
 inline constexpr int kDotColumns = kTileColumns;
 
-// The width of a last tile with few columns.
+// The width of the last tile of a row of tiles if few columns are left for it.
 inline constexpr int kNarrowColumns = kTileColumns / 2;
 
 template <class Product>
@@ -42,8 +42,8 @@ EVENKEEL_HOST_DEVICE bool is_narrow(const Product& product, const Tile& tile) {
 //   copy_boxes(product, tile, block, copy_box)           copy_box(source, offset in the stage, row, column)
 enum class BoxSource { weights, rows_by_position };
 
-// A thread's lines of a few rows, whole lines only. Precomputes what is the same for all blocks of K or boxes
-// of a row, because instructions are the bottleneck of copying threads.
+// The lines of a few rows that one thread copies; whole lines only. Precomputes what is the same for all
+// blocks of K or all boxes of a row, because instructions are the bottleneck of copying threads.
 template <class Share>
 struct RowLines {
   const std::byte* rows = nullptr;
@@ -75,8 +75,9 @@ struct RowLines {
   }
 };
 
-// For a product over rows. Copies A by lines if its rows are indexed, otherwise by boxes, and the weights by
-// boxes. It may also copy rows of another group or past the end: they do not affect this group's output rows.
+// The loader of a product over rows. It copies A by lines if A's rows are indexed, otherwise by boxes, and
+// the weights by boxes. It may also copy rows of another group or past the end: they do not affect this
+// group's output rows.
 template <class Product, bool = Product::kByRows>
 struct Loader {
   static constexpr bool kLines = Product::kOrderA == Order::indexed;
@@ -131,9 +132,9 @@ struct Loader {
   }
 };
 
-// For a product over positions, in which K counts positions. Copies the indexed operand by lines and the
-// other by boxes. A last block that extends beyond the group is copied by lines only, so that zeros follow
-// the group's end.
+// The loader of a product over positions, in which K counts positions. It copies the indexed operand by lines
+// and the other by boxes. A last block that extends beyond the group is copied by lines only, so that zeros
+// follow the group's end.
 template <class Product>
 struct Loader<Product, false> {
   static constexpr bool kLines = true;
@@ -201,14 +202,14 @@ struct Loader<Product, false> {
   }
 };
 
-// Offsets in a stage of the operands of a warpgroup's first instruction; depth_step() is the distance to the
-// next.
+// Where in a stage the operands of a warpgroup's first instruction begin; depth_step() is the distance to the
+// next instruction's operands.
 EVENKEEL_HOST_DEVICE constexpr std::uint32_t operand_a(int warpgroup) {
   return static_cast<std::uint32_t>(warpgroup * kBoxBytes);  // 64 rows or 64 columns of a tile are one box
 }
 inline constexpr std::uint32_t kOperandB = kBytesA;
 
-// The tile's row whose sums a thread of a multiplying warpgroup holds, for each of a block's two halves.
+// A thread of a multiplying warpgroup holds sums of two rows of the tile. Returns the row of `half` 0 or 1.
 EVENKEEL_HOST_DEVICE constexpr int row_of(int warpgroup, int thread, int half) {
   return warpgroup * kWarpgroupRows + thread / 32 * 16 + thread % 32 / kQuad + 8 * half;
 }

@@ -7,9 +7,9 @@
 
 namespace evenkeel::cuda {
 
-// In multiples of 16 bytes: bits 0-13 are the start address, 16-29 the stride between boxes of 64 outer
-// indices (Major::outer), 32-45 the stride between groups of eight rows of a box. Bits 62-63 are 1 for the
-// swizzle of boxes.h.
+// Three fields are in multiples of 16 bytes: bits 0-13 are the start address, 16-29 the stride between boxes
+// of 64 outer indices (Major::outer), 32-45 the stride between groups of eight rows of a box. Bits 62-63 are
+// 1 for the swizzle of boxes.h.
 struct OperandDescriptor {
   static constexpr std::uint64_t kSwizzle = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kEightRows = std::uint64_t{8 * kRowBytes / kLineBytes} << 32;

@@ -19,8 +19,8 @@ EVENKEEL_HOST_DEVICE inline const bf16* matrix_of(const ExpertWeights& weights, 
 // work.
 enum class Order { indexed, by_position };
 
-// out[position, :] = epilogue(a[position, :] . B), one row per position. With weights [columns, depth]
-// (Major::k) this is a . W^T, with weights [depth, columns] (Major::outer) it is a . W. For a gated epilogue
+// out[position, :] = epilogue(a[position, :] . B), one row per position. The product is a . W^T for weights
+// [columns, depth] (Major::k), and a . W for weights [depth, columns] (Major::outer). For a gated epilogue
 // the weights have 2 * `columns` rows, and the epilogue gets each column's sums from both halves.
 template <class TheEpilogue, Major kWeightMajor, Order kOrder>
 struct RowProduct {
@@ -63,11 +63,12 @@ struct RowProduct {
   }
   EVENKEEL_HOST_DEVICE std::int64_t depth_of(const Tile&) const { return depth; }
   EVENKEEL_HOST_DEVICE bool has_row(const Tile& tile, int row) const { return row < tile.rows; }
-  // The row in memory of row `row` of the tile of A, or kNoRow.
+  // The row in memory that row `row` of A's tile is read from, or kNoRow.
   EVENKEEL_HOST_DEVICE std::int32_t row_of_a(const Tile& tile, int row) const {
     return row < tile.rows ? a.row_of(tile.begin + row) : kNoRow;
   }
-  // For Major::k: the weights' row for row `row` of a tile of B that begins at column `first`.
+  // For Major::k: the row of the weights that row `row` of B's tile is read from. The tile begins at column
+  // `first` of the output.
   template <int kTileColumns>
   EVENKEEL_HOST_DEVICE std::int64_t weight_row(std::int64_t first, int row) const {
     if (!kGated || row < kTileColumns / 2) return first + row;

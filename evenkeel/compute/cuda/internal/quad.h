@@ -1,9 +1,9 @@
 // The accumulators of mma and wgmma, and how lanes rearrange them into eight consecutive columns each.
 //
-// In a block of 8 columns, lane L of a warp holds rows L / 4 and L / 4 + 8, columns 2 (L % 4) and the next:
-// four numbers, (row half, column parity) in the order (0, 0), (0, 1), (1, 0), (1, 1). In four adjacent
-// blocks (a segment of 32 columns) the four lanes of a quad hold two complete rows. The lanes exchange
-// numbers within the quad, so that lane L then holds block L % 4 of both rows.
+// In a block of 8 columns, lane L of a warp holds four numbers: columns 2 (L % 4) and 2 (L % 4) + 1 of row
+// L / 4, then the same columns of row L / 4 + 8. In four adjacent blocks (a segment of 32 columns) the four
+// lanes of a quad hold two complete rows. The lanes exchange numbers within the quad, so that lane L then
+// holds block L % 4 of both rows.
 #pragma once
 
 #include "evenkeel/base/host_device.h"
@@ -17,8 +17,9 @@ inline constexpr int kSegmentColumns = kQuad * kBlockColumns;
 inline constexpr int kBlockNumbers = 4;                        // per lane
 inline constexpr int kSegmentNumbers = kQuad * kBlockNumbers;  // per lane
 
-// One of the two rounds of a 4 x 4 transposition over a quad: with the lane kMask = 1 away, then 2 away. In
-// each round a lane sends two of its numbers and stores the received ones in their places.
+// One of the two rounds of a 4 x 4 transposition over a quad. Lanes exchange numbers with the lane 1 away in
+// the first round (kMask = 1) and 2 away in the second. In each round a lane sends two of its numbers and
+// stores the received ones in their places.
 // exchange(value, mask) returns the value of the lane whose index differs in the mask's bit. No array index
 // depends on the lane, so that the numbers stay in registers.
 template <int kMask, class Exchange>

@@ -1,5 +1,5 @@
-// The sums that backward computes besides its products: gradients of row weights and biases and, if requested
-// by row, of the input. The order of every sum depends only on the input.
+// The sums that backward computes besides its products: the gradients of row weights, of biases and, if it is
+// requested by row, of the input. The order of every sum depends only on the input.
 #pragma once
 
 #include <algorithm>
@@ -84,7 +84,7 @@ struct BiasGradient {
   int num_shares = 1;
 
   static constexpr int kMostShares = 16;
-  // The most shares whose sums fit, at least one.
+  // The largest number of shares whose sums fit into `floats` numbers; at least one.
   static int shares_in(std::int64_t floats, int num_groups, std::int64_t width) {
     const std::int64_t each = std::max<std::int64_t>(num_groups * width, 1);
     return static_cast<int>(std::clamp<std::int64_t>(floats / each, 1, kMostShares));
@@ -127,8 +127,8 @@ struct BiasGradient {
 };
 
 // grad_input[row] += grad_position[i] for all positions i that read the row, in order. Counting builds one
-// list of positions per row. Which part of `list` a row gets varies between runs; its content, once sorted,
-// does not.
+// list of positions per row. Which part of `list` a row gets varies between runs. What that part contains,
+// once sorted, does not.
 struct InputGradient {
   const std::int32_t* begin = nullptr;
   int num_groups = 0;

@@ -1,14 +1,15 @@
 // The output tiles of a call and the order in which blocks draw them. Made on the device from the group
 // sizes.
 //
-// Problem    Groups have any size, even 0, and only the device knows the sizes. As many blocks as fit the GPU
-//            draw tiles until none is left.
-// Method     Products over rows: row tiles of kTileRows never cross a group; bisecting their running sum
-//            finds a tile's group. Products of weight gradients: every group with rows has the same number of
-//            tiles, and a tile's cost is proportional to its group's rows. So the largest groups come first,
-//            and small ones fill the gaps at the end. Within a group, tiles are drawn in bands of kBand row
-//            tiles, column by column within a band, so that running blocks share their operands in the L2
-//            cache.
+// Problem    Groups have any size, even 0, and only the device knows the sizes. The GPU runs as many blocks
+//            as fit on it; they draw tiles until none is left.
+// Method     Products over rows: a row tile has up to kTileRows rows, all of one group; bisecting the running
+//            sum of the groups' row tiles finds a tile's group.
+//            Products of weight gradients: every group with rows has the same number of tiles, and a tile's
+//            cost is proportional to its group's rows. So the largest groups come first, and small ones fill
+//            the gaps at the end.
+//            Within a group, tiles are drawn in bands of kBand row tiles, column by column within a band, so
+//            that running blocks share their operands in the L2 cache.
 // Cost       O(G^2 / lanes) to make, O(log G) per tile.
 #pragma once
 

@@ -50,8 +50,8 @@ struct LaneRow {
   }
 };
 
-// Writes segment kSegment of a row and those after it; `reads` holds the next kAhead reads. Recursive because
-// the compiler does not unroll a loop of this length and would then keep the sums in memory.
+// Writes segment kSegment of a row and all later segments; `reads` holds the next kAhead reads. Recursive
+// because the compiler would not unroll a loop of this length, and would keep the sums in memory.
 template <Lines kLines, int kSegment, int kShown, int kHalf, class Product, int kAhead, int kNumbers,
           class Exchange>
 EVENKEEL_ALWAYS_INLINE float write_segments(const Product& product, const LaneRow<Product>& row, int lane,

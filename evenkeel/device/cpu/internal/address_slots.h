@@ -1,4 +1,4 @@
-// Address slots for ranges that grow page by page. They lie far from the heap, libraries and stacks, so that
+// Address slots for ranges that grow page by page. They are far from the heap, libraries and stacks, so that
 // the next page is still free when it is needed.
 #pragma once
 
@@ -37,7 +37,7 @@ class AddressSlot {
 
  private:
   // A process has at least 47 bits of addresses on x86-64 and AArch64. Programs and their heaps begin at 85
-  // (x86-64) or 170 TiB; libraries and stacks grow down from the end.
+  // TiB (x86-64) or 170 TiB (AArch64); libraries and stacks grow down from the end.
   static constexpr std::uintptr_t kFirst = std::uintptr_t{16} << 40;
   static constexpr std::uintptr_t kEnd = std::uintptr_t{80} << 40;
 

@@ -1,9 +1,9 @@
 // The deal (plan/deal.h) of a chunk, for one rank: which of its assignments go where, and what
 // it receives.
 //
-// Method  Experts are dealt in parallel, one lane per expert: local assignments first, then the other
-//         assignments by source rank, which fill the segments in order. How far local assignments fill a
-//         segment is computed from the segments before it, so a lane stores nothing per rank.
+// Method  Experts are dealt in parallel, one lane per expert. Local assignments are dealt first. Then the
+//         other assignments, ordered by source rank, fill the segments in order. How far local assignments
+//         fill a segment is computed from the segments before it, so a lane stores nothing per rank.
 // Cost    O((P + S^2) E / lanes) for S segments per expert, and scans over P E numbers.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Makes the tables of what this rank computes from the outboxes of all ranks.
+// Reads the outboxes of all ranks and makes the tables of what this rank computes.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,7 @@ class Outward {
   // Whether an entry is the first of its token in the message.
   EVENKEEL_HOST_DEVICE bool is_first(int entry) const { return first_entry(entry) == entry; }
 
-  // Counts the tile's first entries.
+  // Counts the tile's entries for which is_first() holds.
   template <class Team>
   EVENKEEL_HOST_DEVICE void count_firsts(const Team& team, int tile) const {
     std::int32_t own = 0;

@@ -46,8 +46,8 @@ EVENKEEL_HOST_DEVICE void count_slice(const Team& team, const std::int32_t* expe
   });
 }
 
-// For one expert, turns the counts in rows 1.. of `before` into sums over the slices before each row; row 0
-// becomes zero.
+// For one expert: row s > 0 of `before` holds the count of slice s - 1, and becomes the sum over slices
+// 0..s - 1. Row 0 becomes zero.
 EVENKEEL_HOST_DEVICE inline void sum_slices(int expert, int num_experts, int num_slices,
                                             std::int32_t* before) {
   std::int32_t sum = 0;

@@ -50,7 +50,7 @@ bool may_pick_experts(const std::string& text) {
   return std::regex_search(text, picks);
 }
 
-// The experts that a list or an object names by the same name but for the number, such as
+// The experts that a list or an object names by names that differ only in the expert's number, such as
 // "model.layers.3.mlp.experts.*.up_proj".
 struct NamedExperts {
   std::map<int, std::string> texts;  // by expert number, as written in the file

@@ -44,7 +44,7 @@ struct TensorRole {
 
 using Kind = TensorRole::Kind;
 
-// Takes the word before the next dot, and the dot, off `rest`.
+// Removes the first word of `rest` and the dot after it. Returns the word.
 std::string_view take_word(std::string_view& rest) {
   const std::size_t dot = rest.find('.');
   const std::string_view word = rest.substr(0, dot);
@@ -52,7 +52,7 @@ std::string_view take_word(std::string_view& rest) {
   return word;
 }
 
-// Takes whole words off `rest`, if it begins with them.
+// Removes `words` and the dot after them if `rest` begins with these whole words. Returns whether it does.
 bool take(std::string_view& rest, std::string_view words) {
   if (!rest.starts_with(words) || (rest.size() > words.size() && rest[words.size()] != '.')) return false;
   rest.remove_prefix(std::min(words.size() + 1, rest.size()));
@@ -94,7 +94,7 @@ bool looks_like_experts(std::string_view name) {
   return std::ranges::any_of(parts, [&](auto part) { return dotted.find(part) != std::string::npos; });
 }
 
-// Names below "experts" of tensors that hold all experts.
+// Names that follow "experts" in the names of tensors that hold all experts.
 constexpr std::array<std::string_view, 10> stacked_parts = {
     "gate_up_proj", "down_proj", "gate_proj", "up_proj", "fc1", "fc2", "w1", "w2", "w3", "w13"};
 
@@ -242,7 +242,7 @@ class Search {
     }
   }
 
-  // Throws if experts are below two different names: they may belong to two models.
+  // Throws if experts have two different name prefixes: they may belong to two models.
   void require_one_model() const {
     std::optional<Place> first;
     for (const auto& [place, found] : layers_) {

@@ -18,7 +18,7 @@ namespace evenkeel::internal {
 
 struct MoeLayer {
   // Its number in the model, dense layers counted. Layers of multi-token prediction follow the hidden layers,
-  // also if the checkpoint numbers them separately.
+  // even if the checkpoint numbers them separately.
   int layer = 0;
   // [part][expert]: index into the checkpoint's tensors. A part is "w1.weight", "down_proj.weight", ...
   std::map<std::string, std::map<int, std::size_t>> by_expert;

@@ -33,12 +33,12 @@ struct CheckpointTensors {
   std::vector<StoredTensor> tensors;
 };
 
-// The file of each tensor, from an index. Throws ParseError if it is not an index, or names a file outside of
-// its folder.
+// The file of each tensor, from an index. Throws ParseError if the source is not an index, or names a file
+// outside of its folder.
 std::map<std::string, std::string> read_checkpoint_index(const ByteSource& source);
 
-// Reads the index, if there is one, and the header of every file. Throws ParseError unless the folder has
-// exactly one index or model.safetensors, and if the index and the files do not have the same tensors.
+// Reads the index, if there is one, and the header of every file. Throws ParseError if the folder does not
+// have exactly one index or model.safetensors, or if the index and the files do not have the same tensors.
 CheckpointTensors read_checkpoint_tensors(const std::string& folder);
 
 }  // namespace evenkeel::internal

@@ -46,7 +46,8 @@ bool is_no_weight(std::string_view name) {
   return std::ranges::any_of(no_weights, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// Multiplies the last length by `numbers`; if blocks have their own axis, merges it with the one before.
+// Multiplies the last length by `numbers`. If blocks have their own (last) axis, merges it with the axis
+// before.
 void unpack(NamedTensor& tensor, std::int64_t numbers) {
   if (tensor.shape.empty()) return;
   tensor.shape.back() *= numbers;
