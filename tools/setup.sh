@@ -12,12 +12,10 @@
 #   fuzz    clang with its sanitizer runtime
 #   python  Python's headers, and in build/python nanobind, numpy and scikit-build-core for the package's tests, and
 #           PyTorch (CPU), transformers and what their tests need; if these cannot be installed, their tests are
-# skipped.
-#           Also iproute2, for ranks on two nodes
-#   frameworks  torchtitan and Megatron-Core in build/frameworks, which use the PyTorch of build/python, for the tests
-# of
-#           the pages about them; nothing without PyTorch
-#   nccl    NCCL in build/nccl, for ranks with a GPU each; nothing without nvcc
+#           skipped. Also iproute2, for ranks on two nodes
+#   frameworks  torchtitan and Megatron-Core in build/frameworks, which use the PyTorch of build/python, for the
+#           tests of the pages about them; nothing without PyTorch
+#   nccl    NCCL in build/nccl, for ranks that have one GPU each; nothing without nvcc
 # Running it again takes a moment and changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -35,7 +35,7 @@ endif()
 step(${prefix}/bin/evenkeel --version)
 use_installed(${prefix})
 
-# Parts for NVIDIA GPUs were not built, and CMake must tell a project that requests them.
+# Parts for NVIDIA GPUs were not built, and CMake must say so to a project that requests them.
 if(HAS_CUDA)
   execute_process(COMMAND ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/gpu -B ${WORK_DIR}/gpu -G ${GENERATOR}
                           -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${prefix}

@@ -3,9 +3,9 @@
     tools/peers.sh && EVENKEEL_PEERS=FOLDER python3 tests/peers/applied_test.py BUILD/bin/evenkeel
 
 Each pair of a recording system and a server is tested. `place` reads a recording of a model with dense layers. The
-server's own code reads the placement (servers.py); if its source is not found, this file's restatement of it does. Each
-layer of the model takes the row that the server gives it, and the ranks' loads are counted from the true loads of that
-layer. A row at another layer's position changes max/mean.
+server's own code reads the placement (servers.py); if that code is not found, this file's restatement of it is used.
+Each layer of the model takes the row that the server gives it, and the ranks' loads are counted from the true loads of
+that layer. A row at another layer's position changes max/mean.
 """
 
 import itertools
@@ -92,7 +92,7 @@ class Applied(unittest.TestCase):
             self.parts = servers.sglang_parts(locations, "static")
         self.assertEqual(len(rows), model.hidden_layers)
         for layer in set(range(model.hidden_layers)) - set(model.moe_layers):
-            # SGLang's own filling without a map.
+            # How SGLang itself fills the slots without a map.
             self.assertEqual(rows[layer], [slot % model.experts for slot in range(slots)])
         return {layer: rows[layer] for layer in model.moe_layers}
 
@@ -200,7 +200,7 @@ class Applied(unittest.TestCase):
                 self.assert_promise_kept(model, server, json.loads(done.stdout)["after"])
 
     def test_layers_of_multi_token_prediction_go_where_each_server_looks_for_them(self):
-        """TensorRT-LLM has rows for these layers. The others have none: draft models of SGLang and vLLM use no map."""
+        """TensorRT-LLM has rows for these layers. Other servers have none: SGLang's and vLLM's draft models use no map."""
         model = WITH_MTP
         for server in FILES:
             with self.subTest(server=server), tempfile.TemporaryDirectory() as folder:

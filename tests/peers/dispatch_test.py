@@ -2,8 +2,8 @@
 
     EVENKEEL_PEERS=FOLDER python3 tests/peers/dispatch_test.py BUILD/bin/evenkeel
 
-FOLDER holds an unpacked wheel of sglang (servers.py). In every case each rank reads the file as the server does at its
-start. The ranks' loads are then summed from the slots to which each rank dispatches.
+FOLDER holds an unpacked wheel of sglang (servers.py). In every case each rank reads the file as a starting server does.
+The ranks' loads are then summed from the slots to which each rank dispatches.
 """
 
 import itertools

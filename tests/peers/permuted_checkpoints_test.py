@@ -129,7 +129,7 @@ def tied_tokens(folder, dtype, tokens):
 
 
 def rows_keep_their_bits():
-    """Whether a matrix product on this machine gives a router row's scores the same bits wherever the row stands."""
+    """Whether a matrix product on this machine gives a router row's scores the same bits at any position of the row."""
     rows, order = torch.randn(EXPERTS, SIZES["hidden_size"]), torch.randperm(EXPERTS)
     hidden = torch.randn(120, SIZES["hidden_size"])
     return torch.equal((hidden @ rows.T)[:, order], hidden @ rows[order].T)

@@ -82,7 +82,7 @@ def sglang_location(text, path, rank, *, hidden_layers, experts, slots, ranks, n
 
 
 def sglang_parts(locations, algorithm):
-    """`[layers, slots]`: the share of its expert's load that each slot computes, over the locations of all ranks."""
+    """`[layers, slots]`: the share of its expert's load that each slot computes, averaged over the ranks' locations."""
     parts = numpy.zeros(locations[0].physical_to_logical_map.shape)
     for location in locations:
         if algorithm == "static":

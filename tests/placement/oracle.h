@@ -47,8 +47,8 @@ Topology random_links(std::mt19937_64& random, int num_ranks);
 // Capacities of at most 4 per rank that hold all experts.
 void give_capacities(std::mt19937_64& random, SmallProblem& small);
 
-// Sizes of random_case(), whose loads are of every kind except near 2^53. Cluster sizes are equal or free.
-// Some cases have capacities, so some are infeasible.
+// The largest sizes that random_case() draws. Its loads are of every kind except near 2^53. Cluster sizes are
+// equal or free. Some cases have capacities, so some are infeasible.
 struct MostOf {
   int experts = 6;
   int ranks = 3;

@@ -92,7 +92,7 @@ TEST(Comparison, OfLoadsKeepsTheBudget) {
   }
 }
 
-// With the same placement and no memory limit.
+// `best` and the methods that it combines have the same placement here, and no memory limit.
 TEST(Comparison, AllTogetherIsNeverSlowerThanItsParts) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const Recording recording = trace_recording(2, 16, 2, 4000, 40, seed, 1 + static_cast<double>(seed % 4));

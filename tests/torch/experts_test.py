@@ -211,7 +211,7 @@ def refused(rank: int, ranks: int) -> None:
 
 
 def with_dropout(rank: int, ranks: int) -> list[tuple[float, float, int]]:
-    """Returns <output, v>, <gradient of hidden, hidden> and chunks; the products of a linear layer are equal."""
+    """Returns <output, v>, <gradient of hidden, hidden> and chunks; if the layer is linear, the products are equal."""
     ids = torch.randint(E, (48, K), generator=torch.Generator().manual_seed(rank))
     hidden, top_k, grad = inputs(SEED, rank, ids, torch.float64)
     own = {name: w[: E // ranks].clone().requires_grad_() for name, w in make_weights(E, torch.float64).items()}

@@ -1,5 +1,5 @@
 """evenkeel.memory() of models. Kinds and sums of every MoE type in transformers are checked against the classes of its
-modules. Bytes a device are checked against parameters that transformers shards itself, DTensor by DTensor."""
+modules. Bytes per device are checked against parameters that transformers shards itself, DTensor by DTensor."""
 
 from __future__ import annotations
 

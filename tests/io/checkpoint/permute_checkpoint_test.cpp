@@ -202,7 +202,7 @@ TEST_F(PermuteCheckpoint, TakesALanguageModelInsideAnother) {
 }
 
 TEST_F(PermuteCheckpoint, LeavesMultiTokenPredictionAloneUnlessThePlacementIsForIt) {
-  // The layer's number continues the hidden layers' numbers, or starts at 0.
+  // The numbers of multi-token prediction layers continue those of the hidden layers, or start at 0.
   for (const std::string layer : {"model.layers.3.", "mtp.layers.0."}) {
     TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
     rename_all(checkpoint, "model.layers.3.", layer);

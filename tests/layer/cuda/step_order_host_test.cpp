@@ -1,5 +1,6 @@
-// The order in which ranks enqueue a step on their streams, run on a device that works as late as streams and
-// events allow. With all barriers every token's sum is right; without one of them, sums are wrong.
+// The order in which ranks enqueue a step on their streams, run on a simulated device that works as late as
+// streams and events allow. With all barriers, every token's sum is right. If one barrier is left out, some
+// sums are wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ std::size_t at(std::int64_t i) {
 
 // Faults that can be injected into a step.
 struct Fault {
-  int barrier_left_out = -1;   // barrier number within a step; there only host threads synchronise
+  int barrier_left_out = -1;   // index of a step's barrier at which only host threads wait
   bool without_turns = false;  // all chunks use the same outbox
   bool weights_late = false;   // experts do not wait for weights sent on the side stream
 };

@@ -1,5 +1,5 @@
-// From the map in use to the next one: results are recomputed by walking the slots; which moves are
-// worthwhile; when everything is placed from scratch.
+// From the map in use to the next one: which moves are worthwhile, and when everything is placed from
+// scratch. Results are recomputed by walking the slots.
 #include "evenkeel/placement/incremental/live.h"
 
 #include <gmock/gmock.h>
