@@ -200,7 +200,7 @@ class Applied(unittest.TestCase):
                 self.assert_promise_kept(model, server, json.loads(done.stdout)["after"])
 
     def test_layers_of_multi_token_prediction_go_where_each_server_looks_for_them(self):
-        """TensorRT-LLM has rows for these layers. Other servers have none: SGLang's and vLLM's draft models use no map."""
+        """TensorRT-LLM has rows for these layers. The others have none: SGLang and vLLM use no map for draft models."""
         model = WITH_MTP
         for server in FILES:
             with self.subTest(server=server), tempfile.TemporaryDirectory() as folder:
