@@ -69,7 +69,8 @@ void read_all_arrays(const ArrayFile& file) {
   }
 }
 
-// Treats the file as a checkpoint of one family, plans to reverse its experts, and reads all of the plan.
+// Treats the file as a checkpoint of one family, plans to reverse the order of its experts, and reads the
+// whole plan.
 void plan_reversal(const internal::CheckpointTensors& checkpoint, const Family& family) {
   constexpr int experts = 8;
   const internal::CheckpointConfig model{
@@ -181,7 +182,7 @@ Outcome outcome_with_options(Reading reading) {
   });
 }
 
-// The steps must add up to the whole.
+// The loads of the steps must add up to those of the recording.
 void read_steps(const Recording& file) {
   const std::vector<RoutingProfile>& steps = file.steps;
   if (steps.empty() || file.is_trace()) return;

@@ -1,6 +1,6 @@
-// The work of each fuzz target, and of the replay test, on the bytes of an input: read everything readable.
-// A refusal must be a ParseError with a short message (or Unsupported, if a profile is too big for its
-// transitions). Any other exception propagates.
+// The work of each fuzz target, and of the replay test, on the bytes of an input: it reads everything that is
+// readable. A refusal must be a ParseError with a short message (or Unsupported, if a profile is too big to
+// have transitions). Any other exception propagates.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ constexpr double allowed_seconds(std::size_t file_bytes) {
 }
 
 // `target` is a name from the list in tests/fuzz/run.sh: "safetensors", "npy", ... The target "checkpoint"
-// reads the bytes as each parsed file of a checkpoint: config.json (for its experts and its sizes), the
-// index, the map, and a safetensors header.
+// reads the bytes as each kind of file that a checkpoint has and that we parse: config.json (for the experts
+// and for the sizes), the index, the map, and a safetensors header.
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes);
 
 }  // namespace evenkeel::fuzz

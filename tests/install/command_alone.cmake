@@ -1,5 +1,6 @@
-# Installs from a build tree in which only the command and its libraries were built, and uses the installation. The tree
-# is a copy of the current one: its install scripts, and the files that Ninja lists as the command's inputs.
+# Installs from a build tree in which only the command and its libraries were built, and uses the installation. That
+# tree is a partial copy of the current one: the install scripts, and the files that Ninja lists as the command's
+# inputs.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 
 set(tree ${WORK_DIR}/tree)

@@ -34,7 +34,7 @@ TEST(Steps, AreSaidByColumnsKeysOrTheFirstDimension) {
            // The counts in eighths, whose proportions are kept, under other column names.
            "Forward Pass,layer,expert,count\n0,0,0,.125\n0,0,2,.375\n0,1,0,.25\n0,1,1,.25\n1,0,0,.625\n"
            "1,0,1,.125\n1,1,2,.75\n",
-           // Ranks are added up, whatever the order of lines.
+           // The counts of all ranks are added up, whatever the order of lines.
            "rank,batch,layer,expert,count\n1,1,1,2,4\n0,0,0,2,1\n0,0,0,0,1\n1,0,0,2,2\n0,0,1,0,2\n"
            "0,0,1,1,2\n0,1,0,0,5\n0,1,0,1,1\n0,1,1,2,2\n",
            // Several columns together identify a step.

@@ -40,7 +40,7 @@ CaseShape random_shape(Dice& dice) {
   return shape;
 }
 
-// Contiguous homes (empty), or one or several random homes per expert; each rank has an expert.
+// Contiguous homes (empty), or one or two random homes per expert. Each rank has at least one expert.
 std::vector<std::vector<int>> random_homes(const CaseShape& shape, Dice& dice) {
   std::vector<std::vector<int>> homes;
   const int kind = dice.below(3);

@@ -65,7 +65,7 @@ StepRouting adversarial(int experts, std::mt19937& random) {
 struct Recorded {
   std::vector<std::vector<Tensor>> outputs{kRanks};
   std::vector<std::vector<Tensor>> grads{kRanks};
-  std::vector<std::vector<std::vector<float>>> grad_experts{kRanks};  // of all layers' natives, at the end
+  std::vector<std::vector<std::vector<float>>> grad_experts{kRanks};  // of all native experts, at the end
   std::int64_t peak = 0;
   std::size_t chunks = 0;  // sum over all steps
 };

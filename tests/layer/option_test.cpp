@@ -1,5 +1,5 @@
-// The arguments that a layer refuses and the error messages; its states may be consumed in any order or
-// dropped.
+// The arguments that a layer refuses, and the error messages. A layer's states may be consumed in any order
+// or dropped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -118,7 +118,7 @@ class Applied(unittest.TestCase):
         return [rows[str(layer)] for layer in range(moe_layers)]
 
     def vllm_ascend(self, model, path):
-        """Rows by the number of MoE layers that the process built before (AscendRoutedExperts.moe_counter)."""
+        """A layer takes row n if the process built n MoE layers before it (AscendRoutedExperts.moe_counter)."""
         text = servers.find_source(servers.VLLM_ASCEND)
         if text is None:
             # expert_file_to_tensor uses the position in the list, not the layer_id.
@@ -155,7 +155,7 @@ class Applied(unittest.TestCase):
             row_of = servers.trtllm_config(text, content, rank=1, ranks=RANKS).get_layer_initial_global_assignments
         rows = {layer: row_of(layer) for layer in model.moe_layers + model.mtp_layers}
         for row in rows.values():
-            # Checks that the layer makes itself (tensorrt_llm/_torch/modules/fused_moe/interface.py).
+            # The checks that TensorRT-LLM's own layer makes (tensorrt_llm/_torch/modules/fused_moe/interface.py).
             self.assertEqual((len(row), set(row)), (slots, set(range(model.experts))))
         return rows
 

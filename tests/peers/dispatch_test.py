@@ -1,4 +1,4 @@
-"""`evenkeel place --dispatch` promises the loads of SGLang's ranks, found with SGLang's reader and node rule.
+"""`evenkeel place --dispatch` promises the loads that SGLang's ranks get by SGLang's own reader and node rule.
 
     EVENKEEL_PEERS=FOLDER python3 tests/peers/dispatch_test.py BUILD/bin/evenkeel
 

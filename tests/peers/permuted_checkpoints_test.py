@@ -92,7 +92,7 @@ def logits(folder, dtype=torch.float32, experts=None, tokens=SEVERAL):
 
 @contextlib.contextmanager
 def order_free_softmax():
-    """Replaces softmax over experts by one summed in float64 and rounded once: order has no effect."""
+    """Replaces softmax over experts by one summed in float64 and rounded once, in which order has no effect."""
     softmax = torch.nn.functional.softmax
 
     def free(values, dim=None, dtype=None, **options):

@@ -49,7 +49,7 @@ def find_source(path):
 
 
 def run_parts(text, wanted, namespace):
-    """Runs only the functions and classes of a module named in `wanted`; with None, everything except its imports."""
+    """Runs only those functions and classes of a module that `wanted` names; with None, all except its imports."""
     tree = ast.parse(text)
 
     def keep(node):

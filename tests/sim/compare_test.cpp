@@ -159,7 +159,7 @@ TEST(Comparison, SaysNoWhereCopiesThatMoveCostMoreThanTheyEven) {
   EXPECT_THAT(moved.sentence, ::testing::HasSubstr("for experts that move to new homes"));
 }
 
-// A borrowed expert in a slot is counted once, not as borrowed and as held.
+// A borrowed expert in a slot is counted once, not once as borrowed and once as held.
 TEST(Comparison, CountsASlotOnce) {
   const Recording recording = load_recording({{4000, 10}, {4000, 10}});
   CompareRequest request = request_of("2xh100", 2, 1);

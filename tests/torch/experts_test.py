@@ -231,7 +231,7 @@ def with_dropout(rank: int, ranks: int) -> list[tuple[float, float, int]]:
 
 
 def refused_where_measured(rank: int, ranks: int) -> list[str]:
-    """Error messages for experts that a first call measures, with the factor by which they changed a weight."""
+    """Error messages for experts that a first call measures, with the factor by which that call changed a weight."""
     outside = torch.ones(HIDDEN, requires_grad=True)
     kinds: list[Any] = [
         lambda r, s, w: unused(r, s, {"up": w["up"].mul_(2)}),

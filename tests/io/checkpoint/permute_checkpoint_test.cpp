@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-// A layer's experts in their new order, derived from the homes alone: sorted by rank, then by number.
+// A layer's experts in their new order, derived only from the homes: sorted by rank, then by expert number.
 std::vector<int> oracle_order(const LayerPlacement& layer) {
   std::vector<std::pair<int, int>> by_home;
   for (int expert = 0; expert < layer.num_experts(); ++expert)

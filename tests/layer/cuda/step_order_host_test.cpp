@@ -41,7 +41,7 @@ struct World {
     make_planner({PlannerOptions::Kind::least_loaded, 1000, 3, 0})->plan(choices.counts(), placement, plan);
     std::int64_t most = 1;
     for (const std::int64_t load : plan.rank_loads()) most = std::max(most, load);
-    // Every chunk fits, and a step may have several.
+    // With these options every chunk fits, and a step may have several chunks.
     const HostRoutesOptions options{.num_slices = 32,
                                     .most_chunks = 4,
                                     .most_positions = static_cast<std::int32_t>(most),
