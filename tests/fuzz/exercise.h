@@ -16,8 +16,8 @@ inline constexpr std::size_t max_message_bytes = 4096;
 
 // The most that reading a file may cost, whatever the file claims. The memory covers the widest token row
 // (2^20 assignments as int64, int32 and float), and arrays held whole. Those may have 1 MiB + 64 times the
-// file's bytes as int8, and 8 times as many bytes as int64. The CPU time covers an archive member that expands
-// to a thousand times its compressed size.
+// file's bytes as int8, and 8 times as many bytes as int64 numbers. The CPU time covers an archive member
+// that expands to a thousand times its compressed size.
 constexpr std::int64_t allowed_bytes(std::size_t file_bytes) {
   return (32 << 20) + 512 * static_cast<std::int64_t>(file_bytes);
 }

@@ -3,7 +3,7 @@
 
     python3 tests/fuzz/make_corpus.py
 
-Text seeds and inputs that a fuzzer found (corpus/<target>/found-*) are written by hand and left alone.
+Leaves alone the text seeds, which are written by hand, and inputs that a fuzzer found (corpus/<target>/found-*).
 """
 
 import io

@@ -182,7 +182,8 @@ class Applied(unittest.TestCase):
                 with self.subTest(recording=name, server=server, model=kind), tempfile.TemporaryDirectory() as folder:
                     recording = record(model, Path(folder))
                     config = model.write_config(Path(folder))
-                    # Even with layer numbers in the recording, SGLang must be told of dense layers after the last one.
+                    # Even with layer numbers in the recording, SGLang must be told of dense layers that follow the last
+                    # MoE layer.
                     needs_model = server in ("sglang", "trtllm") and not says_layers
                     ends_dense = model.moe_layers[-1] + 1 < model.hidden_layers
                     options = ["--model", config] if needs_model or (server == "sglang" and ends_dense) else []

@@ -205,7 +205,7 @@ int wrong_sums(unsigned seed, const Fault& fault) {
       cuda::order_forward(*steps.back(), shape.most_chunks, shape.borrow_rounds);
     }
     barrier.gather();
-    stream.synchronize();  // runs little more than the work that must precede the streams' ends
+    stream.synchronize();  // runs little besides the work that the streams' ends need
     barrier.gather();
     if (me == 0) world.device.reach_all();
     barrier.gather();
