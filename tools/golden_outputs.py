@@ -197,7 +197,7 @@ def compare_group(group: Group, before: Path, after: Path) -> list[str]:
 
 
 def expanded(line: str) -> list[str]:
-    """All lines that result from the choices {one|two}."""
+    """All lines that a line with choices such as {one|two} results in."""
     parts = re.split(r"\{([^}]*)\}", line)
     choices = [part.split("|") if i % 2 else [part] for i, part in enumerate(parts)]
     return ["".join(chosen) for chosen in itertools.product(*choices)]

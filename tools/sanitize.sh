@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the concurrent tests under ThreadSanitizer and the parsing ones under AddressSanitizer and UBSan.
-# usage: tools/sanitize.sh [tsan|asan]...      (default: both)
+# Runs the concurrent tests under ThreadSanitizer, and the tests of parsing under AddressSanitizer and UBSan. usage:
+# tools/sanitize.sh [tsan|asan]...      (default: both)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

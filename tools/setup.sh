@@ -168,7 +168,8 @@ has_highs() {
   grep -qs "PACKAGE_VERSION \"$highs\"" "$highs_dir"/lib*/cmake/highs/highs-config-version.cmake
 }
 
-# All output goes to log files, and all files to a temporary folder, so that a failure leaves a log and no half install.
+# All output goes to log files, and all files to a temporary folder, so that a failure leaves a log and nothing half
+# installed.
 install_highs() {
   has_highs && return
   local work=build/highs-work start=$SECONDS

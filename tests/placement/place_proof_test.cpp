@@ -1,4 +1,5 @@
-// When place() claims a proof: with a requested gap, when time ends the search, and with rounding.
+// Tests when place() claims a proof: if a gap is requested, if time ends the search, and if numbers are
+// rounded.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -128,7 +128,7 @@ def unlike_options(rank: int, ranks: int) -> list[str]:
 
 
 def unnamed(rank: int, ranks: int) -> str:
-    """Two layers of one shape without names; the ranks run them in different order in their first step."""
+    """Two layers of one shape without names; in the first step, each rank runs them in a different order."""
     layers = [Layer("A", rank, ranks, name="") for _ in range(2)]
     try:
         layers[rank].forward()

@@ -119,7 +119,7 @@ template <class Check>
 void for_random_models(int count, Check check) {
   for (int seed = 0; seed < count; ++seed) {
     const ServedModel model = random_model(seed);
-    if (is_in_order(model)) continue;  // such a map may be replaced in full
+    if (is_in_order(model)) continue;  // a map in order may be replaced in full
     SCOPED_TRACE("seed " + std::to_string(seed));
     check(model, seed);
     if (testing::Test::HasFailure()) return;
