@@ -16,8 +16,8 @@ show() {
 show profile data/tiny-moe/routing_step1563.npz --ranks 8
 # Expert homes for every layer, placed from the whole trace.
 show place data/tiny-moe/routing_step1563.npz --ranks 8 --nodes 2
-# One layer, forward and backward, under three planners; in half the memory of plain ep; and with homes placed from
-# other sequences.
+# One layer, forward and backward: under three planners, then in half the memory of plain ep, then with homes placed
+# from other sequences.
 show demo --data data/tiny-moe
 # All methods in every step and layer, on ranks as fast as this machine's cores; the page shows the result.
 mkdir -p build

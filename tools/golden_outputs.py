@@ -29,7 +29,7 @@ from golden_inputs import make_inputs
 REPOSITORY = Path(__file__).resolve().parent.parent
 COMMANDS = Path(__file__).with_name("golden_commands.txt")
 INPUT_FOLDERS = ["data", "tests/data", "tests/io/data", "tests/fuzz/corpus"]
-PROGRAMS = {".sh", ".py", ".cpp", ".txt"}  # files beside the inputs that are not inputs
+PROGRAMS = {".sh", ".py", ".cpp", ".txt"}  # suffixes of files that lie beside inputs but are no inputs
 SECONDS = 300  # time limit of a command
 SHOWN = 24  # most lines shown of a difference
 
@@ -197,7 +197,7 @@ def compare_group(group: Group, before: Path, after: Path) -> list[str]:
 
 
 def expanded(line: str) -> list[str]:
-    """All lines that result from the choices {one|two}."""
+    """All lines that a line with choices such as {one|two} results in."""
     parts = re.split(r"\{([^}]*)\}", line)
     choices = [part.split("|") if i % 2 else [part] for i, part in enumerate(parts)]
     return ["".join(chosen) for chosen in itertools.product(*choices)]

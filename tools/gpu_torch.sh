@@ -4,12 +4,12 @@
 # usage: tools/gpu_torch.sh [all|pack|run] [--out DIR]
 #   all   pack, then run, on one machine (the default)
 #   pack  needs no GPU: puts wheels of the package into build/wheels, to be copied to a GPU machine that has a checkout
-# of
-#         the same commit (tools/wheel.sh; a Python 3.12 or later with headers makes one wheel for all later versions)
+#         of the same commit (tools/wheel.sh; a Python 3.12 or later with headers makes one wheel for all later
+#         versions)
 #   run   needs a GPU, build/wheels, and a python3 (or $PYTHON) with pip, numpy and torch 2.10 or later for CUDA
 #   --out DIR   where figures go (build/gpu_torch): gpu_torch.json, gpu_torch.log
 #
-# Only our wheel, a few megabytes, is copied. torch is the GPU machine's own, with the gigabytes of CUDA libraries that
+# Only our wheel, a few megabytes, is copied. The GPU machine has its own torch, with gigabytes of CUDA libraries that
 # fit its driver. pip uses no registry and installs into a temporary folder. The exit status is 0 if all succeeded, 1 if
 # a check failed, 2 if there is no wheel, 3 if there is no GPU, 124 after 8 minutes.
 set -euo pipefail

@@ -152,7 +152,8 @@ def make_hosts(options: argparse.Namespace) -> None:
         must(f"unshare --uts=/run/{host}.uts hostname {host}")
         parent = "root"
         if options.rate is not None:
-            # Timers may be half a millisecond late, so the burst is that long. A longer one lets short messages bypass the rate.
+            # Timers may be half a millisecond late, so the burst lasts that long. A longer burst would let short
+            # messages bypass the rate.
             burst_kb = max(16, options.rate / 16)
             shape = f"handle 1: tbf rate {options.rate}mbit burst {burst_kb}kb limit 64mb"
             must(f"tc qdisc add dev port{i} root {shape}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# All checks without running the code: formatting, include directions, clang-tidy, ruff, the pages' sentences.
-# usage: tools/lint.sh [--fix]      (--fix rewrites what can be rewritten and checks nothing else)
-# clang-tidy reads compile commands from build/lint, which is configured for it; if they are missing, lint fails.
+# All checks that do not run the code: formatting, include directions, clang-tidy, ruff, the pages' sentences. usage:
+# tools/lint.sh [--fix]      (--fix rewrites what can be rewritten and checks nothing else) clang-tidy reads compile
+# commands from build/lint, which is configured for it; if they are missing, lint fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

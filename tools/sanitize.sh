@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the concurrent tests under ThreadSanitizer and the parsing ones under AddressSanitizer and UBSan.
-# usage: tools/sanitize.sh [tsan|asan]...      (default: both)
+# Runs the concurrent tests under ThreadSanitizer, and the tests of parsing under AddressSanitizer and UBSan. usage:
+# tools/sanitize.sh [tsan|asan]...      (default: both)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# ThreadSanitizer needs a fixed address range, which address randomization of the kernel may have used.
+# ThreadSanitizer needs a fixed address range, which the kernel's address randomization may have used.
 fixed_addresses=()
 if setarch "$(uname -m)" -R true 2>/dev/null; then fixed_addresses=(setarch "$(uname -m)" -R); fi
 

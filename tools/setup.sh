@@ -12,12 +12,10 @@
 #   fuzz    clang with its sanitizer runtime
 #   python  Python's headers, and in build/python nanobind, numpy and scikit-build-core for the package's tests, and
 #           PyTorch (CPU), transformers and what their tests need; if these cannot be installed, their tests are
-# skipped.
-#           Also iproute2, for ranks on two nodes
-#   frameworks  torchtitan and Megatron-Core in build/frameworks, which use the PyTorch of build/python, for the tests
-# of
-#           the pages about them; nothing without PyTorch
-#   nccl    NCCL in build/nccl, for ranks with a GPU each; nothing without nvcc
+#           skipped. Also iproute2, for ranks on two nodes
+#   frameworks  torchtitan and Megatron-Core in build/frameworks, which use the PyTorch of build/python, for the
+#           tests of the pages about them; nothing without PyTorch
+#   nccl    NCCL in build/nccl, for ranks that have one GPU each; nothing without nvcc
 # Running it again takes a moment and changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,7 +26,7 @@ readonly clang_tidy=23.1.4  # Debian's version also checks the standard library'
 readonly tools_dir=build/tools
 readonly highs=1.11.0
 readonly highs_sha256=771e58c076122d207ff1b19759c21d3227f0da5b80dfd89a4145681524969cef
-readonly highs_packer=1.1.2  # scikit-build-core's version; pip needs it before it downloads the archive
+readonly highs_packer=1.1.2  # a version of scikit-build-core, which pip needs before it downloads the archive
 readonly highs_dir=${EVENKEEL_HIGHS_ROOT:-build/highs}
 readonly python_dir=build/python
 readonly torch=2.13.0+cpu  # only CPU builds have this version; CUDA builds take several GB
@@ -170,7 +168,8 @@ has_highs() {
   grep -qs "PACKAGE_VERSION \"$highs\"" "$highs_dir"/lib*/cmake/highs/highs-config-version.cmake
 }
 
-# All output goes to log files, and all files to a temporary folder, so that a failure leaves a log and no half install.
+# All output goes to log files, and all files to a temporary folder, so that a failure leaves a log and nothing half
+# installed.
 install_highs() {
   has_highs && return
   local work=build/highs-work start=$SECONDS

@@ -21,7 +21,8 @@ from pathlib import Path
 
 GROUP = 12
 
-# Flags to drop: the compiler's precompiled headers, which clang cannot read; its output options; its own warnings.
+# Flags to drop: those for precompiled headers, which clang cannot read, for the compiler's output, and for
+# warnings.
 LEFT_OUT = {"-Winvalid-pch", "-fpch-preprocess", "-c", "-Werror", "-Wshadow"}
 LEFT_OUT_WITH_VALUE = {"-include", "-o"}
 

@@ -62,14 +62,15 @@ void read_all_arrays(const ArrayFile& file) {
     std::vector<float> floats(static_cast<std::size_t>(count));
     reader->read(0, std::span(floats));
     if (!is_integer(info.dtype)) continue;
-    // Reads backwards too, for which a compressed member starts again.
+    // Also reads backwards, where a compressed member is unpacked again from its start.
     std::vector<std::int64_t> integers(static_cast<std::size_t>(count - count / 2));
     reader->read(count / 2, std::span(integers));
     reader->read(0, std::span(integers).first(static_cast<std::size_t>(count / 2)));
   }
 }
 
-// Treats the file as a checkpoint of one family, plans to reverse its experts, and reads all of the plan.
+// Treats the file as a checkpoint of one family, plans to reverse the order of its experts, and reads the
+// whole plan.
 void plan_reversal(const internal::CheckpointTensors& checkpoint, const Family& family) {
   constexpr int experts = 8;
   const internal::CheckpointConfig model{
@@ -125,7 +126,7 @@ Outcome exercise_json(std::span<const std::byte> bytes) {
     try {
       read_step_loads(source, {.num_ranks = 3, .layers = {0}});
     } catch (const InvalidArgument&) {
-      // The file's counts are not from 3 ranks.
+      // The file's counts may be from another number of ranks than 3.
     }
   });
   const bool read = placement == Outcome::read || profile == Outcome::read || loads == Outcome::read;
@@ -134,7 +135,7 @@ Outcome exercise_json(std::span<const std::byte> bytes) {
 
 Outcome exercise_trace(std::span<const std::byte> bytes) {
   return outcome_of([&] {
-    // With the number of experts given, a long member need not be read to its end to find it.
+    // If the number of experts is given, a long member need not be read to its end to find that number.
     const bool stated = bytes.size() % 2 == 0;
     const auto trace =
         open_trace(source_of(bytes), stated ? TraceOptions{.num_experts = 64} : TraceOptions{});
@@ -181,7 +182,7 @@ Outcome outcome_with_options(Reading reading) {
   });
 }
 
-// The steps must add up to the whole.
+// The loads of the steps must add up to those of the recording.
 void read_steps(const Recording& file) {
   const std::vector<RoutingProfile>& steps = file.steps;
   if (steps.empty() || file.is_trace()) return;

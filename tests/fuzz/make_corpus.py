@@ -3,7 +3,7 @@
 
     python3 tests/fuzz/make_corpus.py
 
-Text seeds and inputs that a fuzzer found (corpus/<target>/found-*) are written by hand and left alone.
+Leaves alone the text seeds, which are written by hand, and inputs that a fuzzer found (corpus/<target>/found-*).
 """
 
 import io
@@ -282,7 +282,7 @@ put("recording", "trtllm-missing", safetensors({"7_3": np.arange(4), "8_4": np.a
 
 
 def ultra_ep(layers, microbatches, **more):
-    """An UltraEP chunk with two layers of three experts; `more` changes its metadata."""
+    """An UltraEP chunk with two layers of three experts; `more` replaces or adds keys of its metadata."""
     said = {"schema": "ultra_ep_trace_v1", "trace_id": "epg2a_gr0_r0_1753", "chunk_id": 0, "records": len(layers)}
     said |= {"ep_size": 1, "num_layers": 2, "num_global_logical_experts": 3, "dropped_records": 0} | more
     loads = np.arange(3 * len(layers), dtype=np.int32).reshape(-1, 3)

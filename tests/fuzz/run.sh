@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for some seconds, one on each core, and prints a line for each:
+# Runs every fuzz target for some seconds, one target on each core, and prints a line for each target:
 #   tests/fuzz/run.sh [SECONDS each, 60] [TARGET...]
 # Needs `cmake --preset fuzz && cmake --build --preset fuzz --target fuzz_targets`. Crashing inputs are kept in
 # build/fuzz/found/. A run fails on a crash, a hang (10 s), one allocation above 64 MiB or 512 MiB in all, a long error

@@ -1,5 +1,6 @@
-// The libFuzzer entry point of one reader. CMakeLists.txt compiles this file once for each target, with its
-// name as FUZZ_TARGET. The cost of an input is bounded by its length; exceeding the bound fails like a crash.
+// The libFuzzer entry point of one reader. CMakeLists.txt compiles this file once for each target, with
+// FUZZ_TARGET set to the target's name. The cost of an input is bounded by its length; exceeding the bound
+// fails like a crash.
 #include <sanitizer/allocator_interface.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-# Installs from a build tree in which only the command and its libraries were built, and uses the installation. The tree
-# is a copy of the current one: its install scripts, and the files that Ninja lists as the command's inputs.
+# Installs from a build tree in which only the command and its libraries were built, and uses the installation. That
+# tree is a partial copy of the current one: the install scripts, and the files that Ninja lists as the command's
+# inputs.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 
 set(tree ${WORK_DIR}/tree)
@@ -35,7 +36,7 @@ endif()
 step(${prefix}/bin/evenkeel --version)
 use_installed(${prefix})
 
-# Parts for NVIDIA GPUs were not built, and CMake must tell a project that requests them.
+# Parts for NVIDIA GPUs were not built, and CMake must say so to a project that requests them.
 if(HAS_CUDA)
   execute_process(COMMAND ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/gpu -B ${WORK_DIR}/gpu -G ${GENERATOR}
                           -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${prefix}

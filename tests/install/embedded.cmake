@@ -54,7 +54,8 @@ endfunction()
 require_refusal("these were not found: threads, OpenMP")
 require_refusal("EVENKEEL_LAYER is OFF" -DEVENKEEL_LAYER=OFF)
 
-# With oneDNN the layer can be linked. Ninja's list of inputs shows that still only linked parts would be built.
+# If oneDNN is found, the layer can be linked. Ninja's list of inputs shows that, even then, only linked parts would be
+# built.
 if(HAS_LAYER AND GENERATOR STREQUAL "Ninja")
   configure(${CMAKE_CURRENT_LIST_DIR}/consumer with_layer ${embedded})
   require_no_nvcc()

@@ -112,8 +112,8 @@ TEST(WideTable, HasALineForEachLayer) {
   for (const char* text :
        {"layer,expert_1,expert_0,expert_3,expert_2\n3,6,5,8,7\n", "layer,0,1,2,3\n3,5,6,7,8\n"})
     expect_counts(text, {3}, one);
-  // A nameless index column, as pandas writes it. It only numbers the lines; nothing says that it is the
-  // layer.
+  // A nameless index column, as pandas writes it. It only numbers the lines, and does not say which layer a
+  // line belongs to.
   const std::string with_index = ",0,1,2,3\n0,5,6,7,8\n";
   expect_counts(with_index, {}, one, as_layers);
   expect_no_recording<InvalidArgument>(

@@ -1,4 +1,4 @@
-// Fractional loads.
+// Fractional loads are scaled to whole numbers.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -30,7 +30,7 @@ TEST(JsonMemory, OfNumbersIsBoundedByTheirText) {
   EXPECT_LT(bytes_a_byte(" 123456"), 3.0);
 }
 
-// Includes the text of the file, which is read as a whole, and the resulting array.
+// The measured bytes include the text of the file, which is read as a whole, and the resulting array.
 TEST(JsonMemory, OfNumbersReadFromAFileIsBoundedByTheirText) {
   for (const std::size_t row_bytes : {std::size_t{128}, std::size_t{4096}, text_bytes}) {
     const std::string text = list_of(list_of("1", row_bytes), text_bytes);

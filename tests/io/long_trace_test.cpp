@@ -13,8 +13,8 @@ namespace {
 using LongTrace = InFolder;
 
 constexpr std::int64_t tokens = 100'000'000;
-// The ids of a batch, and of one of its blocks as read: 4 + 8 + 1 bytes for each of about a million
-// assignments, plus a margin.
+// Memory for the ids of a batch, and for those of one of its blocks as read. They take 4 + 8 + 1 bytes for
+// each of about a million assignments; the rest is a margin.
 constexpr std::int64_t allowed_bytes = 16 << 20;
 
 // A sparse file whose ids are all zero.

@@ -1,5 +1,5 @@
-// Arrays without a name: every order of axes that may be given, the question if none is given, and files that
-// contradict the given order.
+// Arrays without a name: every order of axes that a user may give, the error that asks for an order if none
+// is given, and files that contradict the given order.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -24,7 +24,7 @@ using Numbers = std::vector<std::int64_t>;
 
 constexpr std::int64_t num_tokens = 7, num_layers = 3, top_k = 2, num_experts = 5;
 
-// [tokens, layers, k]; a row has no repeated expert.
+// Random ids, [tokens, layers, k], in which no row repeats an expert.
 Numbers random_ids(unsigned seed) {
   std::mt19937 random(seed);
   Numbers ids;
@@ -118,7 +118,7 @@ TEST_F(NamelessArray, IsReadInEveryOrderOfCountsThatIsSaid) {
   EXPECT_THAT(steps.steps[1].loads(), ElementsAre(7, 8, 9, 10, 11, 12));
   EXPECT_EQ(steps.axes, "steps,layers,experts");
   EXPECT_THAT(steps.notes, ElementsAre("read as steps,layers,experts: 2 steps of 3 layers of 2 experts"));
-  // The name says that the numbers are counts; `axes` says in which order.
+  // The name says that the numbers are counts; `axes` says in which order the axes are.
   EXPECT_EQ(
       profile_in(array_file(folder, "c.npz", "counts", {3, 2, 2}, numbers), {.axes = "layers,ranks,experts"}),
       RoutingProfile(3, 4, numbers, {}));
@@ -141,7 +141,7 @@ TEST_F(NamelessArray, IsAskedAboutWithEveryReadingOfItsShape) {
                 "tokens,k: 1 layer of 5 experts, 3 tokens, top-2; layers,experts: 3 layers of 2 experts; or "
                 "columns layer,k...: 2 layers, 3 lines, top-1; or an array named topk_ids, counts or "
                 "physical_to_logical_map in the file");
-  // The question does not offer readings that the numbers rule out.
+  // The question in the error does not offer interpretations that the numbers rule out.
   const std::string negative = question_about(array_file(folder, "c.npy", "", {2, 2}, {-1, 1, 2, 3}));
   EXPECT_THAT(negative, HasSubstr("tokens,k: "));
   EXPECT_THAT(negative, Not(HasSubstr("layers,experts")));
@@ -161,7 +161,7 @@ TEST_F(NamelessArray, HasTheOrderInWhichAloneItHasTheModelsSizes) {
   const Numbers counts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   EXPECT_EQ(read_recording(array_file(folder, "b.npy", "", {3, 5}, counts), {.model = model}).axes,
             "layers,experts");
-  // Two orders fit the model, or none does.
+  // Two orders of axes fit the model, or none does.
   const ModelLayers square{.num_hidden_layers = 2, .moe_layers = {0, 1}, .num_experts = 4, .top_k = 2};
   EXPECT_THAT(question_about(array_file(folder, "c.npy", "", {3, 2, 2}, {0, 1, 2, 3, 1, 0, 3, 2, 0, 2, 1, 3}),
                              {.model = square}),
@@ -231,7 +231,7 @@ TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
   const std::string of_vllm = R"({"expert_load": [[4, 6, 1, 2]], "p2l_map": [[0, 1, 2, 0]]})";
   const auto either = HasSubstr("and either may be the routing; keep only one");
   expect_no_recording({
-      // Two names that may both be the routing; counts of physical experts with a map.
+      // Two arrays that may both be the routing, by their names; counts of physical experts beside a map.
       {R"({"weight": [[1, 2]], "logical_count": [[3, 4]]})", either},
       {R"({"loads": [[1, 2]], "logical_count": [[3, 4]]})", either},
       {R"({"expert_load": [[4, 6]], "physical_to_logical_map": [[0, 1]]})",
@@ -240,7 +240,7 @@ TEST(Named, IsNotTakenWhereAnotherMayBeMeant) {
       {R"({"logical_count": [[3, 4]], "num_experts": 9})",
        HasSubstr("num_experts: is 9, but the counts are of 2 experts")},
       {R"({"weight": [[3, 4]], "layers": [1, 2]})", HasSubstr("layers: has 2 numbers for 1 layers")},
-      // Columns for single layers beside a total.
+      // Columns of single layers beside a column of totals.
       {"expert,layer_0,layer_1,tokens\n0,5,1,6\n1,6,2,8\n",
        HasSubstr("column 'layer_0' is of one layer; write a line for each layer")},
   });

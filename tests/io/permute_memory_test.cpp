@@ -49,7 +49,8 @@ TEST(PermuteMemory, IsABufferAndTheHeadersForTensorsOfAnySize) {
   const PermutedCheckpoint done = permute_checkpoint(folder / "in", reversed, folder / "out");
   EXPECT_EQ(done.tensors_permuted, layers + 1);
   EXPECT_EQ(done.tensors_renamed, (layers - 1) * experts);
-  // A buffer of 4 MiB and, for each of 6,438 tensors, its header as JSON and its position.
+  // The limit allows a buffer of 4 MiB and, for each of 6,438 tensors, the tensor's header as JSON and its
+  // position.
   EXPECT_LT(peak.bytes(), (4 << 20) + 6438 * 3000);
   EXPECT_LT(peak.bytes(), stacked_bytes / 2);
 }

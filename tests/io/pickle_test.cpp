@@ -39,7 +39,8 @@ TEST(Pickle, HasNumbersAsPythonWritesThem) {
 }
 
 TEST(Pickle, HasListsTuplesAndDictsOfThem) {
-  // A pair of {"a": [1, None], "b": (True,)} and "a"; the second "a" is fetched from the memo.
+  // A pair: the dictionary {"a": [1, None], "b": (True,)} and the string "a". The second "a" is fetched from
+  // the memo.
   const Pickle pickle = pickle_of("}q\x00(X\x01\x00\x00\x00"s + "aq\x01](K\x01Ne"s + "X\x01\x00\x00\x00"s +
                                   "b\x88\x85uh\x01\x86."s);
   const auto pair = pickle.items(pickle.root());

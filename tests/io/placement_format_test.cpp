@@ -95,7 +95,8 @@ TEST_P(ForeignFormat, RefusesRanksOfUnequalSizesAndLeavesNoFile) {
       {layers({{{0}, {1}}, {{0, 1}, {1, 0}}}),
        "needs equally many physical experts in every layer, but layer 0 has 2 and layer 1 has 4; allow more "
        "moves, or make a new placement"},
-      // Layer 0 lacks copies that were requested, so the message must not advise requesting that number.
+      // Layer 0 has fewer copies than were requested, so the message must not advise requesting that number
+      // again.
       {layers({{{0}, {1}, {1}}, {{0, 1}, {1}, {0}}}),
        "but layer 0 has 3 and layer 1 has 4; allow more moves, or make a new placement"}};
   for (const auto& [placement, why] : unequal)

@@ -124,7 +124,8 @@ TEST_F(SglangRecording, OfSeveralRanksInAFolderIsAddedUp) {
   EXPECT_EQ(profile_in(folder / ".", {.num_experts = 9}).num_experts(), 9);
 }
 
-// Dumps of mode stat are read one after the other. The same pass of a rank in two per-pass dumps is an error.
+// Dumps of mode stat are read one after the other. If two per-pass dumps have the same pass of a rank, that
+// is an error.
 TEST_F(SglangRecording, OfSeveralDumpsKeepsForwardPassesApart) {
   for (const char* number : {"1.5", "2.5"}) copy_dump("stat", folder, number);
   Loads twice = steps_of_mode("stat");

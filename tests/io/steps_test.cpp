@@ -31,10 +31,10 @@ TEST(Steps, AreSaidByColumnsKeysOrTheFirstDimension) {
   for (const char* text : {
            R"({"logical_count": [[[1, 0, 3], [2, 2, 0]], [[5, 1, 0], [0, 0, 6]]]})",
            "step,layer,expert,count\n0,0,0,1\n0,0,2,3\n0,1,0,2\n0,1,1,2\n1,0,0,5\n1,0,1,1\n1,1,2,6\n",
-           // In eighths, which keep their proportions; with other column names.
+           // The counts in eighths, whose proportions are kept, under other column names.
            "Forward Pass,layer,expert,count\n0,0,0,.125\n0,0,2,.375\n0,1,0,.25\n0,1,1,.25\n1,0,0,.625\n"
            "1,0,1,.125\n1,1,2,.75\n",
-           // Ranks are added up, whatever the order of lines.
+           // The counts of all ranks are added up, whatever the order of lines.
            "rank,batch,layer,expert,count\n1,1,1,2,4\n0,0,0,2,1\n0,0,0,0,1\n1,0,0,2,2\n0,0,1,0,2\n"
            "0,0,1,1,2\n0,1,0,0,5\n0,1,0,1,1\n0,1,1,2,2\n",
            // Several columns together identify a step.
@@ -59,7 +59,7 @@ TEST(Steps, AreSaidByColumnsKeysOrTheFirstDimension) {
   // A layer that is missing from a step has no load in that step.
   EXPECT_EQ(steps_in(source_of("step,layer,expert,count\n0,0,0,1\n0,1,1,4\n2,1,0,3\n")),
             (Loads{{0, 0, 3, 0}, {1, 0, 0, 4}}));
-  // One layer; the first column is an index that numbers the lines, as pandas writes it.
+  // A file of one layer. The first column is an index that numbers the lines, as pandas writes it.
   EXPECT_EQ(steps_in(source_of(",step,expert_0,expert_1\n0,0,1,2\n1,1,3,0\n")), (Loads{{1, 2}, {3, 0}}));
 }
 

@@ -42,7 +42,7 @@ struct InFolder : testing::Test {
   TempFolder folder;
 };
 
-// A file of tests/io/data, or another of the repository.
+// The path of a file in tests/io/data, and that of any file in the repository.
 std::string test_data(std::string_view name);
 std::string repository_file(std::string_view name);
 

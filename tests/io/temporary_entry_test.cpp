@@ -43,7 +43,7 @@ TEST_F(UnfinishedFiles, AsksAgainWhereTheNameIsTaken) {
   EXPECT_THROW(TemporaryEntry(folder / "out", [](const char*) { return EACCES; }), std::system_error);
 }
 
-// Runs in a process that exits, because any later writer blocks forever.
+// Runs in a process of its own, because discard_unfinished() makes every later writer block forever.
 [[noreturn]] void discard_and_exit(const std::string& path, const std::string& folder) {
   AtomicFile file(path);
   file.write("half");

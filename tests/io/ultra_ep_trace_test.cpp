@@ -155,7 +155,7 @@ TEST_F(UltraEpTrace, MustHaveAllItsChunks) {
   const std::vector<Record> one = {{0, 0, {1, 2, 3}}}, other = {{0, 1, {1, 2, 3}}};
   write_manifest(1, 0);
   EXPECT_EQ(recording_refusal(folder / "."), (folder / ".") + ": has no UltraEP record");
-  // The state while the run is still going on.
+  // The folder's files while the run still goes on.
   write(1, 0, one);
   EXPECT_THAT(read_recording(folder / ".").notes, ElementsAre("trace 1 has not ended; read so far: 1 chunk"));
   write_manifest(1, 2);

@@ -1,5 +1,5 @@
-// A warm layer allocates nothing on its rank's thread, whatever the routing. Only oneDNN allocates, for the
-// arguments of its calls.
+// After warm-up steps, a layer allocates nothing on its rank's thread, whatever the routing. Only oneDNN
+// allocates, for the arguments of its calls.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -37,7 +37,7 @@ TEST_P(Bitwise, OutputBitsAreThoseOfOneRankForEveryPlannerAndRankCount) {
   }
 }
 
-// On other CPUs the self-test decides, and the other tests may be skipped.
+// On other CPUs, a self-test decides whether bits are promised; if not, the other tests are skipped.
 TEST_P(Bitwise, IsPromisedOnEveryCpuWithAvx512) {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "this CPU has no AVX-512";

@@ -40,7 +40,7 @@ CaseShape random_shape(Dice& dice) {
   return shape;
 }
 
-// Contiguous homes (empty), or one or several random homes per expert; each rank has an expert.
+// Contiguous homes (empty), or one or two random homes per expert. Each rank has at least one expert.
 std::vector<std::vector<int>> random_homes(const CaseShape& shape, Dice& dice) {
   std::vector<std::vector<int>> homes;
   const int kind = dice.below(3);
@@ -54,8 +54,9 @@ std::vector<std::vector<int>> random_homes(const CaseShape& shape, Dice& dice) {
   return homes;
 }
 
-// Sends all tokens to one expert, or keeps the routing, or sends all but one rank's tokens to one expert and
-// that rank's tokens elsewhere. Returns true in the last case, if there are several ranks.
+// Randomly does one of three things: it keeps the routing, sends all tokens to one expert, or sends one
+// rank's tokens elsewhere and all other tokens to one expert. Returns true in the last case if there are
+// several ranks.
 bool route(MoeCase& problem, Dice& dice) {
   const int kind = dice.below(3);
   if (kind == 0) return false;
@@ -92,9 +93,9 @@ int rounds() {
   return kUnderThreadSanitizer ? 15 : 50 * seeds;
 }
 
-// Counts rounds that ran in several chunks: those with copies of experts, and those under plain EP in which
-// one rank received all others' tokens and sent its own away, in rows so wide that one exceeds any rounding
-// of sizes.
+// Counts rounds that ran in several chunks under the least budget. `copies` counts those in which experts had
+// copies. `exchanged` counts those under plain EP in which one rank received all others' tokens and sent its
+// own away, with rows so wide that a single row exceeds any rounding of sizes.
 struct CoveredRounds {
   int copies = 0;
   int exchanged = 0;

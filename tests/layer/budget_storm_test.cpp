@@ -65,7 +65,7 @@ StepRouting adversarial(int experts, std::mt19937& random) {
 struct Recorded {
   std::vector<std::vector<Tensor>> outputs{kRanks};
   std::vector<std::vector<Tensor>> grads{kRanks};
-  std::vector<std::vector<std::vector<float>>> grad_experts{kRanks};  // of all layers' natives, at the end
+  std::vector<std::vector<std::vector<float>>> grad_experts{kRanks};  // of all native experts, at the end
   std::int64_t peak = 0;
   std::size_t chunks = 0;  // sum over all steps
 };
@@ -81,9 +81,9 @@ struct Policy {
   int experts = 10;
 
   bool has_small_experts() const { return intermediate == 8; }
-  // Under the other policies the least budget has memory for a whole step.
+  // Under the policies for which this is false, the least budget has memory for a whole step.
   bool cuts() const { return recompute == Recompute::automatic || recompute == Recompute::chunk; }
-  bool has_wide_rows() const { return hidden > 16; }  // a row exceeds any rounding to cache lines
+  bool has_wide_rows() const { return hidden > 16; }  // a row is larger than any rounding to cache lines
   // Differs between policies, so that no two get the same routings.
   unsigned first_seed() const {
     return static_cast<unsigned>(recompute) + 16 * static_cast<unsigned>(planner) +
@@ -182,15 +182,16 @@ std::int64_t least_of_all(const std::vector<MoeCase>& problems, const Policy& po
   return enough;
 }
 
-// Tolerance of a row's gradient, relative to the largest gradient. In bf16 each rank that computes some of
-// the row's top-k sends a share. In each run, each share and their sum are rounded once, by at most half a
-// unit in the last place. This assumes that no share exceeds the largest sum.
+// Tolerance of a row's gradient, relative to the largest gradient. In bf16, each rank that computes some of
+// the row's k results sends a share of the gradient. In each run, every share and the sum of the shares are
+// rounded once, by at most half a unit in the last place. This assumes that no share exceeds the largest sum.
 float row_rounding(DataType type) {
   return type == DataType::f32 ? kSumRounding : 2 * (kTopK + 1) * 0x1p-8f;
 }
-// Tolerance of an expert's gradient. In bf16 it is a sum over rows of rounded terms. A term whose f32 sum is
-// added in a different order may round to a neighbour, which differs by 2^-7 of the term. This is rare, and
-// the tolerance assumes that the largest gradient is at least 64 times such a term.
+// Tolerance of an expert's gradient. In bf16, the gradient is a sum over rows of rounded terms. A term is
+// itself an f32 sum. If that sum is added in a different order, the term may round to a neighbouring number,
+// which differs by 2^-7 of the term. This is rare, and the tolerance assumes that the largest gradient is at
+// least 64 times such a term.
 float expert_rounding(DataType type) {
   return type == DataType::f32 ? kSumRounding : kSumRounding + 0x1p-7f / 64;
 }
@@ -201,8 +202,8 @@ unsigned seeds() {
   return given != nullptr ? static_cast<unsigned>(std::stoul(given)) : 1;
 }
 
-// Four budgets in geometric progression, from the least to an ample one, under which a step runs as without
-// one.
+// Four budgets in geometric progression, from the least budget to an ample one. Under the ample one, a step
+// runs as if there were no budget.
 std::int64_t budget_of(int index, std::int64_t least, std::int64_t ample) {
   const double growth = std::max(1.0, static_cast<double>(ample) / static_cast<double>(least));
   return static_cast<std::int64_t>(static_cast<double>(least) * std::pow(growth, index / 3.0));

@@ -50,7 +50,7 @@ class Bounded {
   explicit Bounded(const MoeCase& problem, const RunOptions& options = options_of(Arena::kNoBudget, true))
       : problem_(problem), bound_(error_bound(problem, true)), whole_(run(problem, options)) {}
 
-  // Expects that the budget is kept and that the numbers equal those of the run without one.
+  // Expects that the budget is kept, and that the numbers equal those of the run without a budget.
   MoeResult expect_kept(const RunOptions& options) const {
     const MoeResult bounded = run(problem_, options);
     for (std::int64_t peak : bounded.peak_bytes)
@@ -162,7 +162,7 @@ TEST(Budget, AtTheLeastNeedsNoSpaceForATableOfTheStep) {
   }
 }
 
-// Equal parts do not end at block boundaries, so ranks do not know their exact contents in advance.
+// Equal parts do not end at block boundaries, so ranks do not know in advance exactly what a part contains.
 TEST(Budget, IsKeptUnderARuleWhosePartsAreNoBlocks) {
   const MoeCase problem = small_case(8, DataType::bf16, {900, 300, 0, 700});
   RunOptions options = options_of(kGenerous, true);
@@ -198,8 +198,8 @@ TEST(ChunkRule, GivesWayToTheBudget) {
   for (std::int64_t peak : tight.peak_bytes) EXPECT_LE(peak, least);
 }
 
-// Like MemFine's tuning: a smaller budget gives more chunks, and their number is a bin as long as a bin
-// suffices.
+// As in MemFine's tuning, a smaller budget gives more chunks. The number of chunks is one of the bins, as
+// long as one of the bins is large enough.
 TEST(ChunkRule, OfMactTakesTheLeastBinThatIsEnough) {
   const MoeCase problem = small_case(5, DataType::f32);
   const std::int64_t least = least_of(problem, options_of(kGenerous, true));

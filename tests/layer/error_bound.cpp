@@ -90,7 +90,7 @@ class Bound {
   struct Inner {
     double h_magnitude = 0;
     double gate_slope = 0, up_slope = 0;      // |df/dgate|, |df/dup|
-    double gate_bending = 0, up_bending = 0;  // change of the slopes by errors of pre-activations
+    double gate_bending = 0, up_bending = 0;  // change of slopes due to pre-activations' errors
   };
 
   Inner inner(const Numbers& exact, const Numbers& magnitude, std::size_t i) const {

@@ -1,5 +1,5 @@
 // If a rank fails or falls silent anywhere in a step, the step soon ends on every rank with an error that
-// names that rank, and no arena holds any buffers.
+// names that rank, and no arena still holds buffers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ constexpr double kFarDeadline = 6 * kSoon;
 
 const ExpertShape kExpert{16, 8, Activation::swiglu, false, DataType::f32};
 
-// Skewed, so that every planner but ep lends weights.
+// A case with skewed routing, so that every planner except ep lends weights.
 const MoeCase& problem() {
   static const MoeCase made({{8, 2, kExpert}, {30, 20, 40, 10}, 2.0, 0.0}, 4);
   return made;
@@ -157,8 +157,8 @@ constexpr Place kPlaces[] = {{"agreement", 1},
                              {"combine gradients", 1, 4},
                              {"combine gradients", 6, 4}};
 
-// Every rank must end soon: the failing rank with its own error, the others with an error that names it and
-// contains its message. Later calls of a layer must report the same message.
+// Every rank must end soon: the failing rank with its own error, the others with an error that names the
+// failing rank and contains that rank's message. Later calls of a layer must report the same message.
 void expect_all_ranks_failed(const Outcome& outcome, const std::string& message, int failing) {
   EXPECT_EQ(outcome.thrown, message);
   EXPECT_LT(outcome.seconds, kSoon);

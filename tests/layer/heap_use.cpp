@@ -38,7 +38,8 @@ HeapUse& heap_use() {
 using evenkeel::testing::given;
 using evenkeel::testing::given_back;
 
-// glibc's own allocation functions, under the names that remain available when they are replaced.
+// glibc's own allocation functions, under the names that remain available when malloc and the others are
+// replaced.
 extern "C" {
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t count, std::size_t bytes);

@@ -16,7 +16,7 @@ struct HeapUse {
 // The counters of the calling thread.
 HeapUse& heap_use();
 
-// Counts during its lifetime, on top of earlier counts.
+// Counts during its lifetime, and adds to earlier counts.
 class HeapCounting {
  public:
   explicit HeapCounting(bool counting = true) : before_(heap_use().counting) {

@@ -12,7 +12,8 @@
 namespace evenkeel {
 namespace {
 
-// Elements of one row that products read at a time, if they run one after the other over whole rows.
+// The number of elements that the products read for one row at a time, if the products run one after the
+// other over whole rows.
 struct RowOperands {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
@@ -21,9 +22,9 @@ RowOperands operands_of(const ExpertShape& expert) {
   return {expert.intermediate, expert.intermediate + expert.gate_up_rows()};
 }
 
-// Four-byte numbers that say where rows and results go: the rows and positions received from and sent to each
-// rank, the input row and the output row of each position, and the place of the result of each choice of the
-// rank. Backward adds each position's router weight and its gradient.
+// How many four-byte numbers say where rows and results go. Per rank: the rows and positions received from it
+// and sent to it. Per position: the input row and the output row. Per choice of the rank's tokens: the place
+// of its result. Backward adds the router weight of each position and the gradient of that weight.
 struct PassNumbers {
   std::int64_t forward = 0;
   std::int64_t backward = 0;
@@ -36,9 +37,10 @@ PassNumbers numbers_of(const ChunkShape& chunk) {
 
 // A chunk has one token of each rank, and one rank may compute all of them. In forward that rank holds the
 // others' rows and k results per token, also for its own token if that stays. In backward it holds those
-// rows, the incoming gradients, and the f32 gradients that it computes; also its own token's gradient if the
-// token stays, otherwise memory for the gradients that return. With f32, its own gradient is added up in the
-// caller's tensor. Each state that waits for backward holds its choices.
+// rows, their incoming gradients, and the f32 gradients that it computes for them. If its own token stays, it
+// also holds that token's gradient; otherwise, it holds memory for the gradients that return to it. With f32,
+// the gradient of its own token is added up in the caller's tensor. Each state that waits for backward holds
+// its choices.
 std::int64_t lower_bound(const BudgetShape& shape, const RowOperands& operands,
                          const PassNumbers& numbers = {}) {
   const ChunkShape& chunk = shape.chunk;
@@ -95,7 +97,7 @@ TEST(LeastBudgetOfALayer,
      IsWithinATwentiethOfWhatRowsAndOneRowsProductsNeedAndATenthOfWhatManyRowsNeedAlone) {
   for_each_layer({{768, 768}, {1536, 768}, {2048, 1024}, {1024, 512}},
                  [](const ExpertShape& expert, const BudgetShape& shape) {
-                   // The bound counts everything but the tables of a chunk.
+                   // The bound counts everything except the tables of a chunk.
                    expect_within(shape, lower_bound(shape, operands_of(expert)), 20);
                    const bool many_rows = shape.chunk.num_ranks >= 8 && shape.chunk.top_k >= 4;
                    if (shape.chunk.with_backward && many_rows)
@@ -103,8 +105,8 @@ TEST(LeastBudgetOfALayer,
                  });
 }
 
-// Narrow rows are small compared with the counts of a step, which then need not be gathered in blocks. Index
-// numbers take a larger share.
+// Narrow rows are small compared with the counts of a step. Under the least budget, these counts need not be
+// gathered in blocks. Index numbers take a larger share.
 TEST(LeastBudgetOfALayer, OfNarrowRowsIsWithinATenth) {
   for_each_layer({{128, 64}, {128, 128}, {256, 256}, {512, 256}},
                  [](const ExpertShape& expert, BudgetShape shape) {

@@ -103,7 +103,7 @@ TEST_P(MemoryOfTheWorstRank, MultipliesWhereNothingIsMoved) {
   EXPECT_GT(ep, 2.0);
 }
 
-// The bytes stated in docs/budget.md: sums over blocks, and chunks.
+// The bytes that docs/budget.md states for the sums over blocks and for the chunks.
 TEST(MemoryOfPlanning, WithinABudgetIsSoManyBytesForEachRankAndExpertAndToken) {
   const std::int64_t bytes = 400 * kRouting.num_ranks * kRouting.num_experts + 200 * kRouting.tokens_per_rank;
   constexpr std::int64_t kAnyStep = 64 << 10;

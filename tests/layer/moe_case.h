@@ -55,7 +55,7 @@ class MoeCase {
   const CaseShape& shape() const { return shape_; }
   int ranks() const { return static_cast<int>(shape_.tokens.size()); }
   std::int64_t all_tokens() const { return begin_.back(); }
-  // The tokens of all ranks in order, or those of one rank.
+  // The choices for the tokens of all ranks in order, or for those of one rank.
   TopK top_k() const { return top_k(0, all_tokens()); }
   TopK top_k_of(int rank) const { return top_k(begin_[at(rank)], begin_[at(rank) + 1]); }
   std::span<const ExpertWeights> weights() const { return weights_; }
@@ -101,7 +101,7 @@ struct MoeResult {
 struct RunOptions {
   PlannerOptions planner{PlannerOptions::Kind::ep};
   bool backward = false;
-  int steps = 1;                        // repeats of the step; weight gradients are of a single one
+  int steps = 1;                        // repeats of the step; weight gradients are of one repeat
   std::vector<std::vector<int>> homes;  // empty: contiguous
   std::int64_t budget = Arena::kNoBudget;
   MemoryOptions memory = {};

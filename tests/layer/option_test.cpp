@@ -1,5 +1,5 @@
-// The arguments that a layer refuses and the error messages; its states may be consumed in any order or
-// dropped.
+// The arguments that a layer refuses, and the error messages. A layer's states may be consumed in any order
+// or dropped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,7 +109,8 @@ TEST(MoeLayerConstruction, IsRefusedWhereStatesOfOtherLayersKeepWhatItNeeds) {
                 Arena arena(Device::cpu(), kBudget);
                 RankLayer first(small_problem(), comm, arena);
                 const ForwardState kept = first.forward();
-                // As many states as the budget would have memory for without the kept state.
+                // The number of states for which the budget would have memory if the kept state did not
+                // exist.
                 constexpr std::int64_t kStateBytes = 12 * 2 * 8;  // tokens x choices x (id and weight)
                 MoeOptions options;
                 options.states_in_flight =

@@ -1,5 +1,5 @@
 // The arena bytes of a step are predicted before it runs, from the table that ranks gather before they plan.
-// tests/sim/replay_test.cpp shows that they are known to the byte once rows are dealt.
+// tests/sim/replay_test.cpp shows that these bytes are known exactly once rows are dealt.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -113,7 +113,7 @@ class Prediction {
     return loads;
   }
 
-  // The loads of the part that is recomputed, in as many equal parts as the rule says.
+  // The loads of the tokens that are recomputed, in as many equal parts as the chunk rule says.
   std::vector<RankLoads> recompute_loads(const Chunk& first) const {
     RoutedStep rest = step_;
     for (auto& ids : rest.ids) {

@@ -1,5 +1,5 @@
-// One rank's layer of a MoeCase, with memory for its output and gradients. Runs single steps, for tests about
-// steps rather than numbers.
+// One rank's layer of a MoeCase, with memory for its output and gradients. Runs single steps, for tests that
+// check how steps run rather than their numbers.
 #pragma once
 
 #include <vector>

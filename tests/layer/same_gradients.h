@@ -10,7 +10,8 @@
 
 namespace evenkeel::testing {
 
-// Error of one of many f32 sums whose terms are added in a different order, relative to the largest sum.
+// The error of an f32 sum whose terms are added in a different order, relative to the largest of all compared
+// sums.
 inline constexpr float kSumRounding = 2e-5f;
 
 // Expects differences of at most `rounding` times the largest value.

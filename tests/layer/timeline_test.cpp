@@ -115,8 +115,8 @@ bool keeps_some(const Watched& step) {
          std::ranges::any_of(step.record.buffers, is_dispatched_again);
 }
 
-// Searches for a budget at which a rank keeps only some chunks. It depends on the bytes that this CPU's
-// products take.
+// Searches for a budget at which a rank keeps only some chunks. Such a budget depends on the bytes that this
+// CPU's products take.
 Setting keeping_some(const MoeCase& problem, Kind kind, Setting setting) {
   for (setting.budget = 250000; setting.budget > 150000; setting.budget -= 10000)
     if (std::ranges::any_of(second_step(problem, kind, setting, true), keeps_some)) break;

@@ -3,9 +3,9 @@
     tools/peers.sh && EVENKEEL_PEERS=FOLDER python3 tests/peers/applied_test.py BUILD/bin/evenkeel
 
 Each pair of a recording system and a server is tested. `place` reads a recording of a model with dense layers. The
-server's own code reads the placement (servers.py); if its source is not found, this file's restatement of it does. Each
-layer of the model takes the row that the server gives it, and the ranks' loads are counted from the true loads of that
-layer. A row at another layer's position changes max/mean.
+server's own code reads the placement (servers.py); if that code is not found, this file's restatement of it is used.
+Each layer of the model takes the row that the server gives it, and the ranks' loads are counted from the true loads of
+that layer. A row at another layer's position changes max/mean.
 """
 
 import itertools
@@ -92,7 +92,7 @@ class Applied(unittest.TestCase):
             self.parts = servers.sglang_parts(locations, "static")
         self.assertEqual(len(rows), model.hidden_layers)
         for layer in set(range(model.hidden_layers)) - set(model.moe_layers):
-            # SGLang's own filling without a map.
+            # How SGLang itself fills the slots without a map.
             self.assertEqual(rows[layer], [slot % model.experts for slot in range(slots)])
         return {layer: rows[layer] for layer in model.moe_layers}
 
@@ -118,7 +118,7 @@ class Applied(unittest.TestCase):
         return [rows[str(layer)] for layer in range(moe_layers)]
 
     def vllm_ascend(self, model, path):
-        """Rows by the number of MoE layers that the process built before (AscendRoutedExperts.moe_counter)."""
+        """A layer takes row n if the process built n MoE layers before it (AscendRoutedExperts.moe_counter)."""
         text = servers.find_source(servers.VLLM_ASCEND)
         if text is None:
             # expert_file_to_tensor uses the position in the list, not the layer_id.
@@ -155,7 +155,7 @@ class Applied(unittest.TestCase):
             row_of = servers.trtllm_config(text, content, rank=1, ranks=RANKS).get_layer_initial_global_assignments
         rows = {layer: row_of(layer) for layer in model.moe_layers + model.mtp_layers}
         for row in rows.values():
-            # Checks that the layer makes itself (tensorrt_llm/_torch/modules/fused_moe/interface.py).
+            # The checks that TensorRT-LLM's own layer makes (tensorrt_llm/_torch/modules/fused_moe/interface.py).
             self.assertEqual((len(row), set(row)), (slots, set(range(model.experts))))
         return rows
 
@@ -182,7 +182,8 @@ class Applied(unittest.TestCase):
                 with self.subTest(recording=name, server=server, model=kind), tempfile.TemporaryDirectory() as folder:
                     recording = record(model, Path(folder))
                     config = model.write_config(Path(folder))
-                    # Even with layer numbers in the recording, SGLang must be told of dense layers after the last one.
+                    # Even with layer numbers in the recording, SGLang must be told of dense layers that follow the last
+                    # MoE layer.
                     needs_model = server in ("sglang", "trtllm") and not says_layers
                     ends_dense = model.moe_layers[-1] + 1 < model.hidden_layers
                     options = ["--model", config] if needs_model or (server == "sglang" and ends_dense) else []
@@ -200,7 +201,7 @@ class Applied(unittest.TestCase):
                 self.assert_promise_kept(model, server, json.loads(done.stdout)["after"])
 
     def test_layers_of_multi_token_prediction_go_where_each_server_looks_for_them(self):
-        """TensorRT-LLM has rows for these layers. The others have none: draft models of SGLang and vLLM use no map."""
+        """TensorRT-LLM has rows for these layers. The others have none: SGLang and vLLM use no map for draft models."""
         model = WITH_MTP
         for server in FILES:
             with self.subTest(server=server), tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Damaged copies of small files: what `evenkeel convert` reads, numpy, torch or safetensors must read alike.
+"""Damaged copies of small files: if `evenkeel convert` reads one, numpy, torch or safetensors must read the same.
 
 python3 tests/peers/damaged_files_test.py build/release/bin/evenkeel [COUNT [SEED]]
 """

@@ -1,9 +1,9 @@
-"""`evenkeel place --dispatch` promises the loads of SGLang's ranks, found with SGLang's reader and node rule.
+"""`evenkeel place --dispatch` promises the loads that SGLang's ranks get by SGLang's own reader and node rule.
 
     EVENKEEL_PEERS=FOLDER python3 tests/peers/dispatch_test.py BUILD/bin/evenkeel
 
-FOLDER holds an unpacked wheel of sglang (servers.py). In every case each rank reads the file as the server does at its
-start. The ranks' loads are then summed from the slots to which each rank dispatches.
+FOLDER holds an unpacked wheel of sglang (servers.py). In every case each rank reads the file as a starting server does.
+The ranks' loads are then summed from the slots to which each rank dispatches.
 """
 
 import itertools

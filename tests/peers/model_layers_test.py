@@ -53,7 +53,7 @@ def cases():
 
 
 def language_config(model_type, options):
-    """The config of the language model, alone or inside another."""
+    """The config of the language model, alone or inside another config."""
     config = transformers.AutoConfig.for_model(model_type, **options)
     inner = config.get_text_config(decoder=True)
     return inner if inner is not None else config

@@ -92,7 +92,7 @@ def logits(folder, dtype=torch.float32, experts=None, tokens=SEVERAL):
 
 @contextlib.contextmanager
 def order_free_softmax():
-    """Replaces softmax over experts by one summed in float64 and rounded once: order has no effect."""
+    """Replaces softmax over experts by one summed in float64 and rounded once, in which order has no effect."""
     softmax = torch.nn.functional.softmax
 
     def free(values, dim=None, dtype=None, **options):
@@ -129,7 +129,7 @@ def tied_tokens(folder, dtype, tokens):
 
 
 def rows_keep_their_bits():
-    """Whether a matrix product on this machine gives a router row's scores the same bits wherever the row stands."""
+    """Whether a matrix product on this machine gives a router row's scores the same bits at any position of the row."""
     rows, order = torch.randn(EXPERTS, SIZES["hidden_size"]), torch.randperm(EXPERTS)
     hidden = torch.randn(120, SIZES["hidden_size"])
     return torch.equal((hidden @ rows.T)[:, order], hidden @ rows[order].T)

@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclass
 class Model:
-    """A model with dense layers. Each MoE layer has hot experts of its own, so that a shift by a layer shows."""
+    """A model with dense layers. Each MoE layer has different hot experts, so that a shift by one layer is noticed."""
 
     hidden_layers: int
     moe_layers: list  # the model's layer numbers
@@ -46,7 +46,7 @@ def repeated_map(model, slots):
 
 
 def physical_ids(model, layer, row):
-    """A layer's ids as physical ids of a map's row; tokens alternate between an expert's copies."""
+    """A layer's ids, translated to physical ids by a row of a map; tokens alternate between an expert's copies."""
     places = [np.flatnonzero(row == expert) for expert in range(model.experts)]
     ids = model.ids[layer]
     turn = np.arange(ids.size).reshape(ids.shape)
@@ -129,7 +129,7 @@ def vllm_stats(model, folder):
 
 
 def routed_experts(model, folder):
-    """As servers return them to a client: every hidden layer, with zeros for dense ones."""
+    """The ids as servers return them to a client: every hidden layer, with zeros for dense layers."""
     ids = np.zeros((model.tokens, model.hidden_layers, model.top_k), np.int32)
     for layer in model.moe_layers:
         ids[:, layer] = model.ids[layer]

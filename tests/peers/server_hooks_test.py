@@ -5,8 +5,7 @@
 FOLDER holds unpacked wheels of sglang and vllm (servers.py). Only the modules that load plugins and rebalance are the
 servers' own. The packages around them are left empty, since they need a server's whole environment. vLLM's own test of
 its policy (tests/distributed/test_eplb_algo.py of its source) runs against our policy, if a folder of EVENKEEL_PEERS
-has
-it and pytest is installed.
+has it and pytest is installed.
 """
 
 import importlib
@@ -35,7 +34,8 @@ from evenkeel import vllm as evenkeel_vllm  # noqa: E402
 from evenkeel._live import Windows, keep_slots  # noqa: E402
 
 EXPERTS, SLOTS, RANKS, GROUPS, NODES = 32, 40, 8, 4, 2
-# Tests of vLLM that only its own algorithm passes: one of several equally good maps, and its AssertionError.
+# Tests of vLLM that only its own algorithm passes: the first expects one of several equally good maps, the second an
+# AssertionError.
 THEIRS_ALONE = {"test_basic_rebalance", "test_parameter_validation"}
 
 
@@ -98,7 +98,7 @@ class ServerTest(unittest.TestCase):
 
 
 class SwitchedOff:
-    """Tests of both servers; they use `assert_as_it_was`."""
+    """The tests that both servers share. Each server's class defines `assert_as_it_was`."""
 
     def test_nothing_changes_and_nothing_is_imported_unless_asked_for(self):
         self.load_plugins()
@@ -219,7 +219,7 @@ class Vllm(SwitchedOff, ServerTest):
         self.assertEqual(policies.EPLB_POLICIES, {"default": policies.DefaultEplbPolicy})
 
     def test_the_default_policy_is_ours_with_the_shape_and_type_of_theirs(self):
-        policies = self.policies()  # loaded first, like the module that holds EPLB_POLICIES may be
+        policies = self.policies()  # loaded first, as a server may also do
         self.load_plugins("1")
         self.assertEqual(list(policies.EPLB_POLICIES), ["default"])
         policy = policies.EPLB_POLICIES["default"]

@@ -49,7 +49,7 @@ def find_source(path):
 
 
 def run_parts(text, wanted, namespace):
-    """Runs only the functions and classes of a module named in `wanted`; with None, everything except its imports."""
+    """Runs only those functions and classes of a module that `wanted` names; with None, all except its imports."""
     tree = ast.parse(text)
 
     def keep(node):
@@ -82,7 +82,7 @@ def sglang_location(text, path, rank, *, hidden_layers, experts, slots, ranks, n
 
 
 def sglang_parts(locations, algorithm):
-    """`[layers, slots]`: the share of its expert's load that each slot computes, over the locations of all ranks."""
+    """`[layers, slots]`: the share of its expert's load that each slot computes, averaged over the ranks' locations."""
     parts = numpy.zeros(locations[0].physical_to_logical_map.shape)
     for location in locations:
         if algorithm == "static":

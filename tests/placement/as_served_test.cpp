@@ -65,7 +65,7 @@ TEST(ReplicateOnEveryNode, PutsTheHottestExpertsOnceOnEachNode) {
     const auto solution = replicate_on_every_node(problem);
     if (!solution) continue;
     ++solved;
-    const Placement placement = placement_of(*solution, experts);  // also checks that no rank has one twice
+    const Placement placement = placement_of(*solution, experts);  // also: no rank has an expert twice
     const Topology topology = Topology::uniform(nodes, ranks / nodes);
     const int everywhere = (physical - experts) / (nodes - 1);
     std::vector<int> by_load(static_cast<std::size_t>(experts));

@@ -46,7 +46,8 @@ void check_clusters(const SmallProblem& small, const internal::Methods& methods)
   expect_best(found, optimum, tolerance(optimum));
   EXPECT_LE(found.bound, found.objective);
   EXPECT_NEAR(found.objective, oracle_balance(small, found.cluster_of), tolerance(optimum));
-  // Some assignment of the clusters to ranks obeys every rule; with free sizes, the clusters' own numbers do.
+  // Some assignment of the clusters to ranks obeys every rule. With free sizes, the one that takes each
+  // cluster's number as its rank does.
   EXPECT_FALSE(std::isinf(best_pairs(small, found.cluster_of)));
   if (small.sizes == ClusterSizes::free) {
     EXPECT_EQ(oracle_fault(small, found.cluster_of), "");
@@ -100,7 +101,8 @@ TEST_F(ExactOnSmallProblems, HomesByPredictedTimeAreTheBestThereAre) {
   });
 }
 
-// If totals cannot be equal, some rank has one expert more; every stage must allow any rank to be that one.
+// If totals cannot be equal, some rank has one expert more; every stage must allow any rank to have the
+// additional expert.
 TEST_F(ExactOnSmallProblems, FreeSizesAreInfeasibleOnlyWhereNothingIsFeasible) {
   for_seeds(6000, 6300, [](std::mt19937_64& random, unsigned) {
     SmallProblem small = random_case(random);

@@ -37,8 +37,9 @@ class Golden : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(, Golden, testing::Bool(),
                          [](const auto& exact) { return exact.param ? "Exact" : "Fast"; });
 
-// The published optima ignore Eq. 13. With it, the one of e8_g2_l4 is infeasible; its optimum here was found
-// by trying all clusters of every layer for each size, and all combinations of sizes.
+// The published optima ignore Eq. 13. With Eq. 13, the published optimum of e8_g2_l4 is infeasible. The
+// optimum used here was found by trying all clusters of every layer for each size, and all combinations of
+// sizes.
 double optimum_of(const MoetunerInstance& instance, ClusterSizes sizes) {
   if (sizes == ClusterSizes::equal) return instance.equal_optimum;
   return instance.name == "e8_g2_l4" ? 166 : instance.free_optimum;
@@ -106,8 +107,8 @@ TEST_F(ExactGolden, OneProgramForAllLayersFindsTheSameRanks) {
   });
 }
 
-// Compares single layers with their optima. With free sizes these require one expert per cluster but not Eq.
-// 13, which couples the layers.
+// Compares single layers with their optima. With free sizes, these optima require one expert per cluster, but
+// not Eq. 13, which couples the layers.
 void expect_layers(ClusterSizes sizes, bool by_program, int most_experts) {
   for (const MoetunerInstance& instance : moetuner_instances()) {
     if (instance.profile.num_experts() > most_experts) continue;

@@ -57,8 +57,8 @@ std::vector<int> sizes_of(const std::vector<int>& homes, int P) {
   return sizes;
 }
 
-// False if sizes could be more even: if some rank has at least two experts fewer than another and free
-// capacity.
+// False if sizes could be more even, that is, if a rank with free capacity has at least two experts fewer
+// than another rank.
 bool as_even_as_capacities_allow(const SmallProblem& small, const std::vector<int>& sizes, int layers) {
   for (int from = 0; from < static_cast<int>(sizes.size()); ++from)
     for (int to = 0; to < static_cast<int>(sizes.size()); ++to)

@@ -44,11 +44,12 @@ struct SmallShape {
 SmallProblem random_problem(std::mt19937_64& random, SmallShape shape);
 // Two levels of links or a full matrix, with or without speeds.
 Topology random_links(std::mt19937_64& random, int num_ranks);
-// Capacities of at most 4 per rank that hold all experts.
+// Random capacities of 1 to 4 per rank. The last rank's capacity is raised if all experts do not fit
+// otherwise.
 void give_capacities(std::mt19937_64& random, SmallProblem& small);
 
-// Sizes of random_case(), whose loads are of every kind except near 2^53. Cluster sizes are equal or free.
-// Some cases have capacities, so some are infeasible.
+// The largest sizes that random_case() draws. Its loads are of every kind except near 2^53. Cluster sizes are
+// equal or free. Some cases have capacities, so some are infeasible.
 struct MostOf {
   int experts = 6;
   int ranks = 3;
@@ -91,7 +92,7 @@ struct Claim {
 // Expects the optimum, within `near`, and a proof.
 void expect_best(const Claim& found, double best, double near);
 // Expects `best` between bound and objective, and a claimed proof only if the objective is `best`. Returns
-// whether it is.
+// whether the objective is `best`.
 bool expect_enclosed(const Claim& found, double best, double near);
 
 // Calls check(random, seed) for every seed until one fails.

@@ -1,4 +1,5 @@
-// When place() claims a proof: with a requested gap, when time ends the search, and with rounding.
+// Tests when place() claims a proof: if a gap is requested, if time ends the search, and if numbers are
+// rounded.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 using Solver = PlaceOptions::Solver;
 using Objective = PlaceOptions::Objective;
 
-// Layers with 32 experts whose optimal clusters no solver proves within seconds, followed by layers with
+// Layers with 32 experts for which no solver proves optimal clusters within seconds, followed by layers with
 // equal loads.
 RoutingProfile hard_profile(int hard_layers, int layers) {
   std::mt19937_64 random(7);

@@ -116,7 +116,7 @@ class Ids(KindsTest):
     def test_layers_of_nothing_but_one_id_are_dense(self):
         for name, key, tokens, hidden, layers, k, experts, dtype in [
             ("a.npz", "routed_experts", 150, 12, [1, 3, 5, 7, 9, 11], 2, 16, np.int16),
-            ("c.npy", None, 1, 6, range(2, 6), 4, 31, np.int16),  # one token is enough to tell
+            ("c.npy", None, 1, 6, range(2, 6), 4, 31, np.int16),  # one token shows which layers are dense
         ]:
             with self.subTest(name, key=key, tokens=tokens, hidden=hidden, experts=experts, dtype=dtype):
                 ids = self.ids(tokens, len(layers), k, experts)
@@ -198,7 +198,7 @@ class Ids(KindsTest):
 
     def test_ids_that_repeat_by_themselves_stand_by_the_name_topk_ids(self):
         ids = np.array([(i * i + i // 7) % 5 for i in range(400 * 3 * 2)]).reshape(400, 3, 2)
-        path = self.write("r.npy", ids)  # many tokens have an id twice, and with different ids
+        path = self.write("r.npy", ids)  # in many tokens an id repeats, and not always the same id
         message = "some rows repeat one id 2 times (id 0 or 4), which no router does"
         self.assert_raises(ek.InvalidArgument, message, ek.RoutingProfile, path, **OF_TRACE)
         path = self.write("r.safetensors", ids, "topk_ids")

@@ -1,8 +1,7 @@
 """Rebalancing from the map in use: what moves, which windows count, what a server continues with, and what it logs.
 
-Maps are judged by their slots alone. A rank that saw the same windows, or only fewer of those that no longer count,
-must
-get the same map.
+Maps are judged by their slots alone. Two ranks must get the same map if they saw the same windows, or differ only in
+windows that no longer count.
 """
 
 import logging

@@ -185,7 +185,7 @@ class Place(PackageTest):
 
 
 class LayersWithoutLoad(PackageTest):
-    """Layers without load are kept, count as level with any homes, and are reported."""
+    """Layers without load keep their place in the result, count as balanced whatever their homes, and are reported."""
 
     def test_are_level_and_said(self):
         for loads, empty, before in [

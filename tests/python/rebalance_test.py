@@ -20,7 +20,8 @@ except ImportError:
 
 EPLB = os.environ.get("EVENKEEL_EPLB", "")
 
-# Experts, replicas, groups, nodes, GPUs. Kinds: hierarchical, global because of the groups, without copies.
+# Experts, replicas, groups, nodes, GPUs. Some cases are hierarchical, some global because of the groups, and some
+# without copies.
 CASES = [(12, 16, 4, 2, 8), (64, 80, 8, 2, 16), (60, 64, 1, 2, 16), (32, 32, 4, 4, 8), (16, 40, 1, 1, 8)]
 
 

@@ -90,7 +90,7 @@ TEST(ChromeTrace, WritesAFlowAsTwoEventsOfOneNameCategoryAndId) {
   EXPECT_EQ(events(trace, "f"), finishes);
 }
 
-// Readers attach a flow arrow that begins together with a slice to the slice written last.
+// If a flow arrow begins at the same time as a slice, readers attach it to the slice that was written last.
 TEST(ChromeTrace, WritesSlicesBeforeTheFlowsThatLieInThem) {
   ChromeTrace trace = two_ranks();
   trace.flows = {{"expert 5", "weights", {0, 0, 0}, {1, 0, 0}}};

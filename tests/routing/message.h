@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-// Returns the message of the `Expected` that `call` throws. If it does not, the test fails and says what
-// happened.
+// Returns the message of the `Expected` that `call` throws. If `call` does not throw one, the test fails and
+// says what happened.
 template <class Expected, class Call>
 std::string message_of(Call call) {
   try {

@@ -92,7 +92,7 @@ TEST(Comparison, OfLoadsKeepsTheBudget) {
   }
 }
 
-// With the same placement and no memory limit.
+// `best` and the methods that it combines have the same placement here, and no memory limit.
 TEST(Comparison, AllTogetherIsNeverSlowerThanItsParts) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const Recording recording = trace_recording(2, 16, 2, 4000, 40, seed, 1 + static_cast<double>(seed % 4));
@@ -159,7 +159,7 @@ TEST(Comparison, SaysNoWhereCopiesThatMoveCostMoreThanTheyEven) {
   EXPECT_THAT(moved.sentence, ::testing::HasSubstr("for experts that move to new homes"));
 }
 
-// A borrowed expert in a slot is counted once, not as borrowed and as held.
+// A borrowed expert in a slot is counted once, not once as borrowed and once as held.
 TEST(Comparison, CountsASlotOnce) {
   const Recording recording = load_recording({{4000, 10}, {4000, 10}});
   CompareRequest request = request_of("2xh100", 2, 1);

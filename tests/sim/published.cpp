@@ -186,8 +186,8 @@ LayerPlacement in_order(const Layer& layer, int ranks) {
   return LayerPlacement::contiguous(layer.experts, ranks);
 }
 
-// The collector's placement: each additional copy goes to the expert with the most load per copy. Then,
-// largest first, copies go to the least loaded rank that has a free slot.
+// The collector's placement: each additional copy goes to the expert with the most load per copy. Then each
+// copy, in order of falling load, goes to the least loaded rank that has a free slot.
 LayerPlacement by_load(const Loads& loads, int ranks, int slots) {
   std::vector<int> copies(loads.size(), 1);
   const auto of_copy = [&](std::size_t expert) {

@@ -21,13 +21,13 @@ struct Errors {
 };
 Errors errors_of(const std::vector<Prediction>& predictions);
 
-// DeepSeek-V3's experts in fp8 on the most loaded of 2 to 256 H200s, under power laws (tests/data/README.md).
+// DeepSeek-V3's experts in fp8 on the most loaded H200 of 2 to 256, under power laws (tests/data/README.md).
 // Product rates are fitted on bf16 with even routing of other shapes; fp8 multiplies twice as fast and has
 // half the bytes. The collectors drew loads without a seed, so each prediction is the median of `draws`
 // draws.
 //
-// TensorRT-LLM: the time with EPLB's placement, with 0 or 32 copies, relative to experts in order under the
-// same law.
+// TensorRT-LLM: the time with EPLB's placement, with 0 or 32 copies, relative to the time with experts in
+// order under the same law.
 std::vector<Prediction> copies_over_none(int draws);
 // SGLang: the time under a power law relative to even routing. Leaves out rank counts whose even steps would
 // have read weights faster than an H200's memory allows.

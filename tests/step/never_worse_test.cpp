@@ -85,7 +85,7 @@ struct Pass {
     decide(problem, options, in.pass, step, PlannerOptions::Kind::level, decision);
     return decision;
   }
-  // Seconds of the recorded decision, predicted as when candidates are compared.
+  // Seconds of the recorded decision, predicted in the same way as when candidates are compared.
   double predicted(const Recorded& recorded, const StepPlan& plan) {
     internal::OnePlan candidates(bytes, options, step.ranks());
     candidates.read(in);

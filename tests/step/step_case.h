@@ -33,8 +33,9 @@ struct StepCase {
   ChunkShape shape;
   MemoryOptions options;
   std::int64_t bytes = 0;  // memory of each rank
-  // The same layer with measured bytes: linear in the load that a chunk puts on a rank; phases of forward,
-  // then of backward. phase_budget is the memory of each rank by this measure.
+  // The bytes of the same layer as a framework measures them, linear in the load that a chunk puts on a rank.
+  // The phases of forward come first, then those of backward. phase_budget is each rank's memory in these
+  // bytes.
   std::vector<PhaseBytes> phases;
   std::int64_t phase_budget = 0;
 };

@@ -9,8 +9,8 @@
 namespace evenkeel::testing {
 namespace {
 
-// Predicted seconds of the forward pass, the backward pass of the chunks it kept, and the backward pass of
-// the rest, with the chunks and plan that backward decides on.
+// Predicted seconds of the forward pass, of the backward pass of the chunks that it kept, and of the backward
+// pass of the other tokens. For these, backward decides on new chunks and a new plan.
 struct CarriedOut {
   CarriedOut(const StepCase& of, PlannerOptions::Kind kind, bool keep_plan) : options(of.decision_options()) {
     options.memory.keep_plan = keep_plan;

@@ -1,5 +1,5 @@
-// A step's predicted time, compared with a computation from the raw choices; no possible continuation is
-// faster than its lower bound.
+// A step's predicted time, compared with a computation from the raw choices. No possible continuation of a
+// step is faster than the step's lower bound.
 #include "evenkeel/step/step_seconds.h"
 
 #include <gtest/gtest.h>

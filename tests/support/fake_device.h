@@ -122,7 +122,7 @@ class FakeStream final : public DeviceStream {
   }
   // From now on, no work that is handed over ends before `until` is true.
   void hang(std::shared_ptr<const std::atomic<bool>> until) { hangs_until_ = std::move(until); }
-  // The n-th copy throws; with 0 none does.
+  // The n-th copy throws; with n = 0, no copy does.
   void fail_at_copy(int n) { copies_to_failure_ = n; }
 
   void copy(void* to, const void* from, std::size_t bytes) override {

@@ -1,4 +1,4 @@
-"""tools/hosts.py: hosts have their own names, ranks and links, and nothing of them is left, however they end."""
+"""tools/hosts.py: hosts have their own names, ranks and links, and leave nothing behind, however they end."""
 
 from __future__ import annotations
 

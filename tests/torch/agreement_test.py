@@ -119,7 +119,7 @@ def unlike_outputs(rank: int, ranks: int, first: bool) -> tuple[str, str]:
 def unlike_options(rank: int, ranks: int) -> list[str]:
     messages = []
     homes = [list(range(ranks)) * 200, list(range(ranks)) * 200]
-    homes[1][200:202] = [1, 0]  # a place that a message does not show
+    homes[1][200:202] = [1, 0]  # a position that the message does not show
     long = ek.Placement([[[home] for home in homes[rank]]], ranks)
     for kind, options in ((["A", "C"][rank], {}), ("E", {"placement": long, "planner": "ep"})):
         layer = Layer(kind, rank, ranks, name="moe", **options)  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def unlike_options(rank: int, ranks: int) -> list[str]:
 
 
 def unnamed(rank: int, ranks: int) -> str:
-    """Two layers of one shape without names; the ranks run them in different order in their first step."""
+    """Two layers of one shape without names; in the first step, each rank runs them in a different order."""
     layers = [Layer("A", rank, ranks, name="") for _ in range(2)]
     try:
         layers[rank].forward()

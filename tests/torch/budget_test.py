@@ -1,4 +1,4 @@
-"""A layer's steps match what it says of its budgets: the chunks, whether they are balanced, and the peak bytes."""
+"""A layer's steps are as its budgets promise: the chunks, whether they are balanced, and the peak bytes."""
 
 from __future__ import annotations
 
@@ -72,11 +72,10 @@ class Step:
         return ExpertParallel(self.num_experts, **self.options, **options)
 
     def peak(self, layer: ExpertParallel, experts: Experts = experts) -> int:
-        """Peak bytes of a training step, less what budgets do not count. An empty step measures first.
+        """Peak bytes of a training step, minus what budgets do not count. First, an empty step lets the layer measure.
 
-        A step in one chunk counts its weight gradients. With several chunks, each chunk counts its own, but their sum
-        does
-        not count.
+        A step in one chunk counts its weight gradients. With several chunks, each chunk counts its own, but their
+        sum does not count.
         """
         layer(self.hidden[:0], self.ids[:0], self.top_k[:0], experts, self.weights).sum().backward()
         inputs = [self.hidden, self.top_k, *self.weights.values()]
@@ -178,7 +177,7 @@ def keeping(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.
 
 
 def frozen_that_keep(rank: int, ranks: int, shape: Shape) -> dict[int, int]:
-    """Frozen weights, but calls that keep much else for backward: actual chunks by the chunks expected of the budget."""
+    """Frozen weights, but calls that keep much else for backward. Maps a budget's expected chunks to the actual."""
     step, made = Step(rank, shape), {}
     step.weights = {name: weight.detach() for name, weight in step.weights.items()}
     for chunks, size in budgets_of_error(step, keeping).step.items():

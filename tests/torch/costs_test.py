@@ -116,7 +116,7 @@ class CostsTest(unittest.TestCase):
         self.file.write_text(json.dumps({"format": "evenkeel.cost.v2", **NUMBERS}))
 
     def links(self, path: str, ranks_per_node: int = 2, **more: Any) -> Path:
-        """Two nodes; ranks reach the other node at a tenth of the rate inside their own."""
+        """Two nodes; ranks reach the other node at a tenth of the rate inside their own node."""
         file = self.file.with_name(path)
         levels = {"within": {"gigabytes_per_s": 1e-4}, "across": {"gigabytes_per_s": 1e-5}}
         file.write_text(json.dumps({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": ranks_per_node,

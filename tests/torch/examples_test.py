@@ -65,7 +65,7 @@ class ExamplesTest(unittest.TestCase):
         self.assertIn("without replay: routed_experts: is not what the router of layer", said)
 
     def test_a_process_that_dies(self) -> None:
-        """The other processes repeat the step without it, and end with the weights of one process."""
+        """The other processes repeat the step without the dead one, and end with the weights of a single process."""
         with tempfile.TemporaryDirectory() as alone, tempfile.TemporaryDirectory() as folder:
             for options in ((alone, "1", "-1"), (folder, "3", "1")):
                 command = [sys.executable, EXAMPLES / "elastic.py", *options]

@@ -211,7 +211,7 @@ def refused(rank: int, ranks: int) -> None:
 
 
 def with_dropout(rank: int, ranks: int) -> list[tuple[float, float, int]]:
-    """Returns <output, v>, <gradient of hidden, hidden> and chunks; the products of a linear layer are equal."""
+    """Returns <output, v>, <gradient of hidden, hidden> and chunks; if the layer is linear, the products are equal."""
     ids = torch.randint(E, (48, K), generator=torch.Generator().manual_seed(rank))
     hidden, top_k, grad = inputs(SEED, rank, ids, torch.float64)
     own = {name: w[: E // ranks].clone().requires_grad_() for name, w in make_weights(E, torch.float64).items()}
@@ -231,7 +231,7 @@ def with_dropout(rank: int, ranks: int) -> list[tuple[float, float, int]]:
 
 
 def refused_where_measured(rank: int, ranks: int) -> list[str]:
-    """Error messages for experts that a first call measures, with the factor by which they changed a weight."""
+    """Error messages for experts that a first call measures, with the factor by which that call changed a weight."""
     outside = torch.ones(HIDDEN, requires_grad=True)
     kinds: list[Any] = [
         lambda r, s, w: unused(r, s, {"up": w["up"].mul_(2)}),

@@ -116,7 +116,7 @@ def judge(run: Run, outcomes: list[Outcome]) -> None:
         elif run.kind == "late" and outcome.rank in run.faulty_ranks:
             judge_rank(run, outcome, promise._replace(peers=(-1, outcome.rank), says="", place=False))
         elif run.two_groups and outcome.rank // 2 != run.faulty_ranks[0] // 2:
-            # It sees the fault only in its own group's collectives.
+            # This rank is in the half without the fault, and notices it only in its own group's collectives.
             judge_rank(run, outcome, Promise(or_torch_error=True, peers=(-1,)))
         else:
             judge_rank(run, outcome, promise)

@@ -119,7 +119,7 @@ class Case:
 
 
 class AllToAll(torch.autograd.Function):
-    """Sends `sent[r]` rows to rank r and receives `received[r]` from it. torch keeps renaming its own."""
+    """Sends `sent[r]` rows to rank r and receives `received[r]` from it. torch's own class keeps being renamed."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
@@ -134,7 +134,7 @@ class AllToAll(torch.autograd.Function):
 
 
 def dispatcher(hidden: torch.Tensor, places: torch.Tensor, top_k: torch.Tensor, run: Any, here: int) -> torch.Tensor:
-    """Exchanges rows sorted by place with all-to-all. It waits for the device to learn the sizes."""
+    """Exchanges rows sorted by place with all-to-all. To learn the sizes, it waits for the device."""
     k, flat = places.shape[1], places.reshape(-1)
     order = flat.argsort(stable=True)
     order = order[flat[order] >= 0]
@@ -175,7 +175,7 @@ def largest(values: torch.Tensor) -> float:
 
 
 def exact(rank: int, ranks: int, device: torch.device) -> list[Line]:
-    """Against one rank with all experts: outputs to the bit, gradients within rounding."""
+    """Compares with one rank that has all experts: outputs to the bit, gradients within rounding."""
     shape, found = Shape(experts=8, tokens=40 + 8 * rank, k=2, hidden=8, width=16), []
     for dtype, bar in ((torch.float32, 1e-5), (torch.bfloat16, 0.02)):
         for kind in (SLOTS, PARALLEL, BUDGET):

@@ -1,5 +1,5 @@
 """evenkeel.memory() of models. Kinds and sums of every MoE type in transformers are checked against the classes of its
-modules. Bytes a device are checked against parameters that transformers shards itself, DTensor by DTensor."""
+modules. Bytes per device are checked against parameters that transformers shards itself, DTensor by DTensor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMAND = os.environ.get("EVENKEEL_COMMAND", "build/release/bin/evenkeel")
 MORE_TYPES = ["llama4_text", "jetmoe", "longcat_flash", "minimax_m3_vl_text"]
 TYPES = sorted({*expert_parallel_types(), *MORE_TYPES} - LEFT_OUT.keys())
 
-# Kinds by parts of class names. Everything inside a module of a kind has that kind.
+# The kinds of parameters, by parts of class names. Everything inside a module of one kind has that kind.
 CLASSES = {
     "norms": ("Norm", "HyperConnection", "HyperHead", "Residual"),
     "attention": ("Attention", "Attn", "Mamba", "DeltaNet", "ShortConv", "MoA", "MLA", "Mixer"),

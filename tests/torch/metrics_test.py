@@ -107,7 +107,7 @@ def look(rank: int, ranks: int, path: str) -> dict[str, Any]:
 
 
 def check(found: dict[str, float | int], layers: dict[str, ExpertParallel]) -> None:
-    """Compares metrics with the layers' reports of their last step, by other arithmetic."""
+    """Compares metrics with the layers' reports of their last step, recomputed in another way."""
     right: dict[str, float | int] = {}
     for name, layer in layers.items():
         last = layer.last_training

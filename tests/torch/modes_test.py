@@ -68,7 +68,7 @@ def accumulation(rank: int, ranks: int) -> None:
 
 
 def measured_in_a_checkpoint(rank: int, ranks: int) -> int:
-    """Counts runs of the checkpointed region in a forward whose layer measures its bytes inside."""
+    """Counts a checkpointed region's runs in a forward in which the layer, inside it, measures its bytes."""
     case, runs = Case(rank, ranks, budget=400_000), []
 
     def region(x: torch.Tensor) -> torch.Tensor:

@@ -60,7 +60,7 @@ class WhatGenerateRuns(RecordTest):
         return lengths
 
     def run_of(self, sequence, prompt):
-        """The tokens that generate() must run: without padding, the token that ends a sequence, and all after it."""
+        """The tokens that generate() must run: all but padding, the token that ends a sequence, and later ones."""
         generated = sequence[len(prompt) :].tolist()
         ends = [at for at, token in enumerate(generated) if token in ENDS]
         return sequence[int((prompt == 0).sum()) : len(prompt) + (ends[0] if ends else len(generated) - 1)]

@@ -182,7 +182,7 @@ def costs_that_are_not_given(rank: int, ranks: int, file: Path) -> None:
 
 
 def recomputed(model: Model, hidden: torch.Tensor, ids: torch.Tensor) -> None:
-    """A checkpoint recomputes with the forced ids inside the block; after the block that is refused."""
+    """Inside the block, a checkpoint recomputes with the forced ids; after the block, recomputing is refused."""
     model.force(ids)
     right = model.made(hidden)
     model.around = partial(checkpoint, use_reentrant=False, context_fn=keep_plans)

@@ -116,7 +116,7 @@ def storm(rank: int, ranks: int, seed: int, budget: int | None, folder: str) -> 
     layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, budget=budget)
     with HOOKS[hook](folder):
         made = in_region(region, lambda x: layer(x, ids[rank], top_k, experts, own), hidden)
-    if region != "checkpoint in checkpoint":  # it changes its input
+    if region != "checkpoint in checkpoint":  # x.exp().log() in this region rounds the input
         single = one_process(hidden.detach(), ids[rank], top_k.detach(), all_weights(hot, E))
         assert torch.equal(made, single), f"{case}: outputs"
     found = run_backward(kind, losses_of(kind, made, grad), [hidden, top_k, *own.values()])

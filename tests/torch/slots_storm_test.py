@@ -1,5 +1,5 @@
-"""A storm of steps with slots. In any mixture, outputs have the dispatcher's bits and gradients its numbers, or all
-ranks raise the same error. `slots_storm_test.py 17 30-59` repeats these seeds."""
+"""A storm of steps with slots. In any mixture, outputs equal the dispatcher's to the bit and gradients within rounding,
+or all ranks raise the same error. `slots_storm_test.py 17 30-59` repeats these seeds."""
 
 from __future__ import annotations
 

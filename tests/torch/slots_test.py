@@ -134,7 +134,7 @@ def modes(rank: int, ranks: int, seed: int) -> None:
     for _ in "12":
         close([*torch.autograd.grad(again.square().sum(), case.inputs(), retain_graph=True)], right)
     assert HostReads.count == before + 1
-    with save_on_cpu():  # it moves the ticket, so that the experts run again
+    with save_on_cpu():  # the hook moves the saved ticket, so that the experts run again
         offloaded = case.ours(layer)
     close(gradients(offloaded, case), right)
     twice = case.ours(layer)

@@ -163,7 +163,7 @@ class Layer:
         return [self.hidden, self.top_k, *self.weights.values()]
 
     def unset_leaves(self) -> list[torch.Tensor]:
-        """Leaves without a gradient after a failed step. With slots, the dispatcher has set that of top_k by then."""
+        """The tensors without a gradient after a failed step. With slots, the dispatcher has by then set top_k's."""
         return [leaf for leaf in self.leaves() if not (self.spec.slots and leaf is self.top_k)]
 
     def forward(self, how: str = "") -> torch.Tensor:

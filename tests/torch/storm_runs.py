@@ -100,7 +100,7 @@ class Run(NamedTuple):
     two_groups: bool = False  # each half of the ranks is a group with all experts; the groups add their gradients
 
     def raising(self) -> set[int]:
-        """The ranks that raise an error of their own."""
+        """The ranks that raise their own error."""
         return {fault.rank for fault in self.faults if fault.what == "raises"} or set(
             self.faulty_ranks if self.promise.own else ()
         )
@@ -207,7 +207,7 @@ class Draft:
     def draw_layers(
         self, moves: bool, least: int = 1, most: int = 3, mixed: bool = False, slots: bool | None = None
     ) -> None:
-        """`moves` and `slots` hold for every layer, with `mixed` only for the target; None and the rest are drawn."""
+        """`moves` and `slots` hold for every layer (if `mixed`, for the target); all else, and None, is drawn."""
         seeded, count = self.seeded, self.seeded.randint(least, most)
         self.faulty_rank, self.target = seeded.randrange(self.ranks), seeded.randrange(count)
         for n in range(count):

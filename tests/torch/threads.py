@@ -13,7 +13,7 @@ from torch.testing._internal.distributed import multi_threaded_pg as threaded
 
 
 def run_threads(ranks: int, work: Callable[..., Any], *args: Any, seconds: float = 120) -> list[Any]:
-    """What `work(rank, ranks, *args)` gives on each rank; the first traceback where one fails."""
+    """Returns the results of `work(rank, ranks, *args)` by rank; raises all tracebacks if a rank fails."""
     answers: dict[int, Any] = {}
     failures: list[str] = []
     store = dist.HashStore()

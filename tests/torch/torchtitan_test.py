@@ -37,7 +37,7 @@ TOKENS, VOCABULARY = 48, 2048
 
 
 class PaddingDispatcher(AllToAllTokenDispatcher):
-    """Reverses the rows of a place, pads them to a multiple, and adds unused rows at the end, as dispatchers for low
+    """Reverses the rows of each place, pads them to a multiple, and adds unused rows at the end, as dispatchers for low
     precision and fixed-size buffers do. Unused rows are NaN."""
 
     @dataclass(kw_only=True, slots=True)
@@ -146,7 +146,7 @@ def changed(config: Any, kind: str) -> Any:
             experts.token_dispatcher = derive(experts.token_dispatcher, PaddingDispatcher.Config)
         if kind == "collapsed":
             layer.moe.router.top_k = experts.token_dispatcher.top_k = 1
-            layer.moe.router.route_norm = False  # one score over itself: the router's gradient would be rounding
+            layer.moe.router.route_norm = False  # score / score: the router's gradient would be rounding
             layer.moe.load_balance_coeff = 1e-3  # creates a bias for each expert
     return config
 

@@ -37,7 +37,7 @@ def functions() -> dict[str, Any]:
 
 
 def norms_of_a_model(rank: int, ranks: int, path: str, tp: int, ep: int) -> list[float]:
-    """The norm in one process, the norm from the page's function, and that after clipping to half the norm."""
+    """The norm in one process, the norm from the page's function, and the norm after clipping to half."""
     evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0)
     model, alone, _ = spread_and_alone(rank, ranks, path, "eager", tp, ep)
     want = float(get_total_norm([parameter.grad for parameter in alone.parameters() if parameter.grad is not None]))

@@ -115,7 +115,7 @@ def same(
     sums_in_nodes = options.pop("sum_in_nodes", False)
     plain = ExpertParallel(E, group, min_segment=1, **options)
     layer = ExpertParallel(E, group, min_segment=1, **options, nodes=nodes, sum_in_nodes=sums_in_nodes)
-    near = 64 * torch.finfo(dtype).eps, 16 * torch.finfo(dtype).eps  # of one more rounding in each node
+    near = 64 * torch.finfo(dtype).eps, 16 * torch.finfo(dtype).eps  # error of one more rounding in each node
     sums: Counter[str] = Counter()
     for seed in seeds:
         of_plain, apart, _ = watched_step(plain, members, seed, dtype)

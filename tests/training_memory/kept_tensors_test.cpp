@@ -197,8 +197,8 @@ TEST(KeptTensors, KeysAndValuesOfAHeadAreOnAllDevicesThatShareIt) {
   EXPECT_EQ(active(model, setup).at("keys"), 48 * 1000 * 128 * 2);
 }
 
-// The first axis is cut; if there are fewer experts than devices, the second. The fullest device has the
-// larger part.
+// Each tensor is cut along its first axis, or along its second if there are fewer experts than devices. The
+// fullest device has the larger part.
 TEST(FullySharded, EachTensorIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGathered) {
   const ModelDescription model = model_named("deepseek-v3");
   MemorySetup setup = every_layer();

@@ -1,7 +1,7 @@
-// Chunk tuning compared with its definition, and MemFine's printed numbers derived from its formulas. Some
-// follow from the paper's inputs alone. Others need one number that the paper does not give: the rows s' of
-// the reported peak, which is calibrated on Table 4's 22.9 GB and named so. Static memory is taken as
-// printed.
+// Chunk tuning compared with its definition, and MemFine's printed numbers derived from its formulas. Some of
+// these numbers follow from the paper's inputs alone. Others need a number that the paper does not give: the
+// rows s' of the reported peak. It is calibrated on Table 4's 22.9 GB, and its name says so. Static memory is
+// taken as printed.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -67,7 +67,7 @@ TEST(MemFineGolden, TableFoursActiveMemoryFollowsFromOneCalibratedNumber) {
     const std::int64_t active = active_bytes(memory, calibrated_received, chunks);
     const auto printed = row["active_GB"].get<double>();
     EXPECT_NEAR(static_cast<double>(active) / 1e9, printed, 0.015 * printed) << row;
-    // With the printed static memory, a run must fit a device of 64 GB exactly where the paper says that it
+    // With the printed static memory, a run must fit a device of 64 GB if and only if the paper says that it
     // trains.
     const bool fits = gigabytes(row["static_GB"]) + active <= gigabytes(64);
     EXPECT_EQ(fits, row["trains"].get<bool>()) << row;
@@ -97,7 +97,8 @@ TEST(MemFineGolden, EquationsEightAndNineGiveEveryRowOfTheTable) {
   }
 }
 
-// Two chunks are chosen exactly where the printed totals say so: 54.9 GB fit, and 62.4 GB do not.
+// Two chunks are chosen exactly in the cases in which the printed totals say so: 54.9 GB fit, and 62.4 GB do
+// not.
 TEST(MemFineGolden, TwoChunksAreChosenInTheStatedRangeOfAlphaAndNotOutsideIt) {
   const auto chunks = [](const char* model, double alpha, double static_gigabytes) {
     const MemoryModel memory(model_named(model), memfine_setup());

@@ -1,4 +1,4 @@
-// Asks an installed evenkeel for a GPU: it finds one, or says why not.
+// Asks an installed evenkeel for a GPU. It finds one, or says why it found none.
 #include <evenkeel/base/error.h>
 #include <evenkeel/device/cuda/gpu.h>
 #include <evenkeel/device/device.h>

@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-// A layer's experts in their new order, derived from the homes alone: sorted by rank, then by number.
+// A layer's experts in their new order, derived only from the homes: sorted by rank, then by expert number.
 std::vector<int> oracle_order(const LayerPlacement& layer) {
   std::vector<std::pair<int, int>> by_home;
   for (int expert = 0; expert < layer.num_experts(); ++expert)
@@ -202,7 +202,7 @@ TEST_F(PermuteCheckpoint, TakesALanguageModelInsideAnother) {
 }
 
 TEST_F(PermuteCheckpoint, LeavesMultiTokenPredictionAloneUnlessThePlacementIsForIt) {
-  // The layer's number continues the hidden layers' numbers, or starts at 0.
+  // The numbers of multi-token prediction layers continue those of the hidden layers, or start at 0.
   for (const std::string layer : {"model.layers.3.", "mtp.layers.0."}) {
     TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
     rename_all(checkpoint, "model.layers.3.", layer);

@@ -153,7 +153,7 @@ std::string ignored(const std::string& list) {
   return quantized("{\"ignore\": [" + list + "]}");
 }
 
-// One entry per expert in [0, end) of a JSON list or object.
+// Entries of a JSON list or object, one for each expert in [0, end), with `behind` after each name.
 std::string entries(int end, const std::string& behind) {
   std::string text;
   for (int expert = 0; expert < end; ++expert)

@@ -35,8 +35,8 @@ std::string read_header_bytes(const std::string& path);
 
 // Shuffled experts, equally many per rank. With groups > 1, each group of experts stays together.
 Placement shuffled_placement(int layers, int experts, int ranks, unsigned seed, int groups = 1);
-// A placement with equally many experts per rank. Expert e becomes number ids[e] if the experts of each rank
-// keep their order.
+// A placement with equally many experts per rank. In layer l, expert e becomes number ids[l][e] if the
+// experts of each rank keep their order.
 Placement placement_by_ids(const std::vector<std::vector<int>>& ids, int on_rank = 1);
 
 }  // namespace evenkeel

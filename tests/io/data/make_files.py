@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the files beside this script with numpy and the safetensors package (these were made by 2.4.6 and 0.8.0).
+"""Makes the files beside this script with numpy and the safetensors package (here with versions 2.4.6 and 0.8.0).
 
 The tests recompute every number from the formulas below; nothing here is random.
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the recordings beside this script in the form in which the systems save them, with torch and the safetensors
-package (these were made by 2.13.0 and 0.8.0).
+package (here with versions 2.13.0 and 0.8.0).
 
 The tests recompute every number from the formulas below; nothing here is random.
 

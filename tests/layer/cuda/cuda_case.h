@@ -22,7 +22,7 @@ struct CudaRunOptions {
 
 struct CudaRun {
   MoeResult numbers;
-  StepReport report;  // rank 0's
+  StepReport report;  // of rank 0
   std::int64_t peak_bytes = 0;
 };
 

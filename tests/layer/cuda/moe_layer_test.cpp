@@ -136,8 +136,8 @@ TEST_F(CudaLayer, IsExactWithRedundantExperts) {
   }
 }
 
-// Also shows that a step neither synchronises with the host nor allocates: that would break the capture or a
-// replay.
+// Also shows that a step neither synchronises with the host nor allocates: either would break the capture or
+// a replay.
 TEST_F(CudaLayer, ACapturedStepIsExactForEveryRoutingThatItIsReplayedWith) {
   const MoeCase first({{24, 3, bf16_expert(64, 40)}, {150, 90, 0, 200}, 2.0, 0.02}, 1);
   std::vector<MoeCase> cases;

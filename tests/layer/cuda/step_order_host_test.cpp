@@ -1,5 +1,6 @@
-// The order in which ranks enqueue a step on their streams, run on a device that works as late as streams and
-// events allow. With all barriers every token's sum is right; without one of them, sums are wrong.
+// The order in which ranks enqueue a step on their streams, run on a simulated device that works as late as
+// streams and events allow. With all barriers, every token's sum is right. If one barrier is left out, some
+// sums are wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ std::size_t at(std::int64_t i) {
 
 // Faults that can be injected into a step.
 struct Fault {
-  int barrier_left_out = -1;   // barrier number within a step; there only host threads synchronise
+  int barrier_left_out = -1;   // index of a step's barrier at which only host threads wait
   bool without_turns = false;  // all chunks use the same outbox
   bool weights_late = false;   // experts do not wait for weights sent on the side stream
 };
@@ -40,7 +41,7 @@ struct World {
     make_planner({PlannerOptions::Kind::least_loaded, 1000, 3, 0})->plan(choices.counts(), placement, plan);
     std::int64_t most = 1;
     for (const std::int64_t load : plan.rank_loads()) most = std::max(most, load);
-    // Every chunk fits, and a step may have several.
+    // With these options every chunk fits, and a step may have several chunks.
     const HostRoutesOptions options{.num_slices = 32,
                                     .most_chunks = 4,
                                     .most_positions = static_cast<std::int32_t>(most),
@@ -204,7 +205,7 @@ int wrong_sums(unsigned seed, const Fault& fault) {
       cuda::order_forward(*steps.back(), shape.most_chunks, shape.borrow_rounds);
     }
     barrier.gather();
-    stream.synchronize();  // runs little more than the work that must precede the streams' ends
+    stream.synchronize();  // runs little besides the work that the streams' ends need
     barrier.gather();
     if (me == 0) world.device.reach_all();
     barrier.gather();

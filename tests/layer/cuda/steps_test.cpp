@@ -86,7 +86,7 @@ std::vector<Ending> endings_of(const Fault& fault, std::string& thrown) {
   return endings;
 }
 
-// Numbers of barriers from a layer's first barrier to one in its third step.
+// The barriers at which the fault occurs, counted from the layer's first. The last one is in the third step.
 constexpr int kBarriers[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15};
 
 TEST_F(CudaSteps, EndOnEveryRankWithTheMessageOfTheOneThatThrew) {

@@ -102,7 +102,8 @@ TEST(FastClusters, WithOneHeavyExpertReachTheBoundThatItSets) {
   small.profile = RoutingProfile(1, 256, loads, {});
   small.topology = Topology::uniform(1, 32);
   const Clustering found = cluster_fast(small.problem());
-  // The cluster of the heavy expert and the seven lightest is above the mean; all others are below.
+  // The cluster with the heavy expert and the seven lightest experts is above the mean; all other clusters
+  // are below it.
   const double total = 128.0 * 257 - 101 + 50'000;
   EXPECT_DOUBLE_EQ(found.objective, 2 * (50'000 + 28 - total / 32));
   EXPECT_TRUE(found.proven_optimal);

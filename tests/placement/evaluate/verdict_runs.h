@@ -14,10 +14,10 @@ struct Truth {
   int experts = 64;
   int layers = 1;
   int top_k = 8;
-  // With contiguous homes, the experts of rank 0 are this much more popular than the mean.
+  // With contiguous homes, the experts of rank 0 are this many times as popular as the mean.
   double max_over_mean = 1;
-  // The parameter, for an expert of mean popularity, of the Dirichlet distribution from which a sequence's
-  // shares of experts are drawn. Infinity: sequences do not differ, only tokens.
+  // A sequence's shares of experts are drawn from a Dirichlet distribution; this is its parameter for an
+  // expert of mean popularity. Infinity: sequences do not differ, only tokens.
   double concentration = std::numeric_limits<double>::infinity();
 };
 

@@ -219,7 +219,7 @@ TEST(Incremental, SaysWhatIsWrong) {
               testing::HasSubstr("rank 1 holds 2 experts, but has 1 slots"));
 }
 
-// The least sum over all choices of one offer per layer.
+// The least sum over all ways to choose one offer for each layer.
 double least_sum(std::span<const std::vector<internal::MoveOffer>> offers, int left) {
   if (offers.empty()) return 0;
   double best = 1e300;

@@ -1,5 +1,5 @@
-// From the map in use to the next one: results are recomputed by walking the slots; which moves are
-// worthwhile; when everything is placed from scratch.
+// From the map in use to the next one: which moves are worthwhile, and when everything is placed from
+// scratch. Results are recomputed by walking the slots.
 #include "evenkeel/placement/incremental/live.h"
 
 #include <gmock/gmock.h>
@@ -119,7 +119,7 @@ template <class Check>
 void for_random_models(int count, Check check) {
   for (int seed = 0; seed < count; ++seed) {
     const ServedModel model = random_model(seed);
-    if (is_in_order(model)) continue;  // such a map may be replaced in full
+    if (is_in_order(model)) continue;  // a map in order may be replaced in full
     SCOPED_TRACE("seed " + std::to_string(seed));
     check(model, seed);
     if (testing::Test::HasFailure()) return;

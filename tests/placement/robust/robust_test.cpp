@@ -255,7 +255,7 @@ TEST(RobustPlacement, RefusesWhatIsNoRecording) {
               HasSubstr("num_recordings"));
 }
 
-// place() guarantees this as well, although it places the sum without copies with a different solver.
+// place() guarantees this as well, although it uses a different solver to place the sum without copies.
 TEST(RobustPlacement, WithoutCopiesIsNeverBehindThePlacementOfTheSumEither) {
   std::mt19937_64 random(15);
   int ahead = 0;
