@@ -27,8 +27,8 @@ struct SentRoutes {
   std::span<std::int32_t> tokens;       // [A] token of each row; only as many are written as there are rows
   // [A - own + P] by rank; the message to this rank is only the number 0
   std::span<std::int32_t> messages;
-  std::span<std::int32_t>
-      own_message;  // [own + 1] what would be sent to this rank; empty where own rows are not numbered
+  // [own + 1] what would be sent to this rank; empty if own rows are not numbered
+  std::span<std::int32_t> own_message;
 
   // The number of each assignment's result, [tokens * k]. This rank's own positions are numbered from
   // first_own on, the others from first_sent on. An assignment without an expert has no_result.
