@@ -24,7 +24,7 @@ struct Budget {
   friend bool operator==(const Budget&, const Budget&) = default;
 };
 
-// The words used by options: "auto"; "exact", "mact" or a number.
+// The words that options use: Recompute as "auto" and the like; ChunkRule as "exact", "mact" or a number.
 std::string_view name_of(Recompute recompute);
 std::string name_of(const ChunkRule& rule);
 

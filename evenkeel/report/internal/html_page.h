@@ -10,8 +10,8 @@
 // The document. A field with `?` may be left out. An unknown number is null, and is drawn as a gap.
 //
 //   {title, command, made_with, notes?: [text], filters?, sections: [section]}
-//   filters   {layers?: [label], steps?: [first, last]}: lets the reader choose a layer and a range of steps in
-//             every section that has layers or steps (heat and band below)
+//   filters   {layers?: [label], steps?: [first, last]}: lets the reader choose a layer and a range of steps
+//             in every section that has layers or steps (heat and band below)
 //   section   {kind, title, id, caption?, ...}: `id` is the link target; `caption` says what is shown
 //
 // A unit is "bytes", "ms", "s", "ratio" (three decimals), "share" (0..1, shown as a percentage), "count", ""
