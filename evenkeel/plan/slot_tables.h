@@ -1,6 +1,6 @@
-// Prepares a step for a dispatcher that does not support borrowed weights. For the dispatcher there are P (N
-// + S) expert ids: N experts at home and S slots on each rank. The router's expert ids are renumbered to
-// these ids, which are called places here.
+// Prepares a step for a dispatcher that does not support borrowed weights. The dispatcher sees P (N + S)
+// expert ids, because each rank has N experts at home and S slots. These ids are called places here; the
+// router's expert ids are renumbered to them.
 //
 // Numbering  Rank r has the places from r (N + S) on: first its experts at home, ascending, then its slots.
 //            The experts that it borrows for one step take the slots in the order of Loan::borrowed.

@@ -12,7 +12,7 @@
 //   collapse                     popularity moves to max(k, E/32) experts: they gain half of the others'
 //                                popularity at step 0, and half of what the others still have every two steps
 //                                after that
-//   w0 .. w7                     the eight of Megatron-LM pull request 7488, defined in docs/workloads.md
+//   w0 .. w7 the eight workloads of Megatron-LM pull request 7488, defined in docs/workloads.md
 //
 // Except in concentrated, each token chooses k distinct experts. A token's choice depends on its index among
 // all tokens of the step. So the choices do not depend on the number of ranks, if the total number of tokens

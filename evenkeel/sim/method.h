@@ -4,15 +4,16 @@
 //   "moetuner+llep"     MoETuner's homes; in each step, work above a rank's share moves as in LLEP
 //
 // Names     Parts joined by +, at most one of each kind.
-//   homes    contiguous, eplb:R (R copies), moetuner (two stages, if traffic is known), joint, robust
+//   homes    contiguous, eplb:R (R copies), moetuner (both of its stages if traffic is known), joint, robust
 //            (level on every one of several parts of the recording); joint:R, robust:R with R copies
-//   step     ep (nothing moves), llep, level, level-links (if the machine has unlike links), slots:S (each
-//            rank keeps S borrowed experts from step to step), best (the predicted fastest of ep, llep,
-//            level and level-links)
+//   step     ep (nothing moves), llep, level, level-links (for machines whose links differ), slots:S (each
+//            rank keeps S borrowed experts from step to step), best (the predicted fastest of ep, llep, level
+//            and level-links)
 //   memory   memfine (chunks of 1, 2, 4 or 8 parts, recomputed in backward), budget (chunks as the layer
 //            decides within a byte budget)
-//   routes   two-levels (a row that several ranks of another node want crosses the link once; no budget);
-//            with it node-sums (each node adds a token's results before they leave it: sum_in_nodes)
+//   routes   two-levels (a row that several ranks of another node need crosses the link once; not with a
+//            budget); with two-levels also node-sums (each node adds up a token's results before it sends
+//            them: sum_in_nodes)
 //   or       fsdp: no expert parallelism; every rank gathers the weights of all experts, layer by layer
 #pragma once
 
@@ -33,7 +34,7 @@ struct Method {
   Homes homes = Homes::contiguous;
   int copies = 0;  // number of copies, for eplb, joint and robust
   Step step = Step::ep;
-  int slots = 0;  // number of slots on a rank, for slots
+  int slots = 0;  // number of slots on a rank, for Step::slots
   Memory memory = Memory::unlimited;
   bool two_levels = false;
   bool node_sums = false;  // only with two_levels

@@ -74,9 +74,9 @@ void StepDecider::decide_backward(const StepInputs& in, StepDecision& decision) 
   take_plain_if_faster(in, 0, decision);
 }
 
-// Candidates are: the smallest number of equal chunks that fit, up to 8, with a plan for each chunk; if none
-// of these fit, 16 or 32 such chunks, or chunks that are as long as fits; chunks that share one plan; and
-// plain EP.
+// Tries equal chunks with a plan for each chunk: the smallest number of chunks that fits, up to 8. If none of
+// these fits, tries 16 or 32 such chunks, and chunks that are each as long as fits. Also tries chunks that
+// share one plan, and plain EP.
 void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
   static constexpr std::array<std::int64_t, 8> few = {1, 2, 3, 4, 5, 6, 7, 8};
   static constexpr std::array<std::int64_t, 2> many = {16, 32};

@@ -1,4 +1,4 @@
-// Finds every layout on a given number of devices, and ranks those that fit.
+// Finds every layout on a given number of devices, and ranks the layouts by how well they fit into memory.
 //
 // Problem   Given N devices, with which tp, pp, ep and dp does the model fit, and which of these layouts
 //           should be tried first?

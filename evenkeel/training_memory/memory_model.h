@@ -4,8 +4,8 @@
 // Problem    Given are a model, the way it is spread over devices, and the number of rows that a device's
 //            experts receive. For every pipeline stage, find the bytes of weights, gradients and optimizer
 //            states (static), and the bytes that forward keeps for backward (active).
-// Layout     A stage has t c d devices. Its experts are divided into e parts, and each part is cut into e_t
-//            slices of an expert's width. The e e_t slices are dealt to the devices in turn. t c d is a
+// Layout     A stage has t c d devices. Its experts are divided into e groups, and each expert is cut into
+//            e_t slices of its width. The resulting e e_t parts are dealt to the devices in turn. t c d is a
 //            multiple of e e_t, so that the devices together hold only whole copies of the experts.
 // Static     Eq. 1: (D_para + D_grad + 4 D_opt) / t times the weights of the stage's layers. The paper does
 //            not say how experts, dense layers and embeddings count. Here a device has ceil(E / e) experts of
