@@ -9,7 +9,7 @@ namespace evenkeel {
 
 namespace {
 
-// Adds row [E] of assignments to experts to row [P] of assignments to ranks.
+// Adds the assignments to each expert, `to_expert` [E], to those of the experts' ranks, `to_rank` [P].
 void add_to_homes(std::span<const double> to_expert, const LayerPlacement& homes, std::span<double> to_rank) {
   for (ExpertId expert : indices<ExpertId>(homes.num_experts())) {
     const double assignments = to_expert[expert.offset()];

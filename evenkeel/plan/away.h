@@ -1,4 +1,5 @@
-// Experts that a plan computes on other ranks than their owners. In training their gradients go home.
+// Experts that a plan computes on other ranks than their owners. In training, their gradients go back to the
+// owners.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 
 namespace evenkeel {
 
-// Calls take(expert, owner, rank) once for each rank that computes some of another rank's expert, in the
-// plan's order.
+// Calls take(expert, owner, rank) once for each expert and each rank that computes some of it without owning
+// it, in the plan's order.
 template <class Take>
 void for_each_away(const StepPlan& plan, const LayerPlacement& placement, const Take& take) {
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {

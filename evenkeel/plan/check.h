@@ -1,5 +1,5 @@
-// Checks a step plan: recomputes loads and transfers from its segments alone, and lists what differs or
-// breaks a rule.
+// Checks a step plan: recomputes loads and transfers from the plan's segments alone, and lists every
+// difference and broken rule.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace evenkeel {
 
-// A plan written out: what a StepPlan holds, or what came from elsewhere (a file, another planner) and may
+// A plan's data as plain lists: from a StepPlan, or from elsewhere (a file, another planner), so that it may
 // break any rule.
 struct PlanRecord {
   PlanRecord() = default;
-  PlanRecord(const StepPlan& plan);  // implicit: a plan may be checked as it is
+  PlanRecord(const StepPlan& plan);  // implicit, so that a StepPlan can be passed to check_plan()
 
   std::vector<std::vector<Segment>> segments;  // [E]
   std::vector<Transfer> transfers;
@@ -24,8 +24,7 @@ struct PlanRecord {
 };
 
 // The invariants of plan/step_plan.h that the plan breaks, one sentence each; empty if it is sound. Trusts
-// nothing but the segments: totals, foreign ranks and transfers are recomputed. Cost O(E + S P) for S
-// segments.
+// only the segments: totals, foreign ranks and transfers are recomputed. Costs O(E + S P) for S segments.
 std::vector<std::string> check_plan(const Counts& counts, const LayerPlacement& placement,
                                     const PlanRecord& plan);
 

@@ -38,7 +38,7 @@ void Counts::resize(int num_ranks, int num_experts) {
 void Counts::sum_loads() {
   std::ranges::fill(loads_, 0);
   total_ = 0;
-  // If no count is negative or very large, no sum overflows, so the counts need no checks.
+  // If no count is negative and all are below this, no sum can overflow, and the sums need no checks.
   constexpr std::int64_t kSmall = std::int64_t{1} << 32;
   std::int64_t bits = 0;
   for (std::int64_t count : by_source_) bits |= count;

@@ -9,14 +9,14 @@
 
 namespace evenkeel {
 
-// counts[source rank][expert], and their sums over ranks, the experts' loads. Reusable: resize() to the same
-// shape allocates nothing.
+// counts[source rank][expert], and the experts' loads: the sums over source ranks. Reusable: resize() to the
+// same shape allocates nothing.
 class Counts {
  public:
   Counts() = default;
   Counts(int num_ranks, int num_experts) { resize(num_ranks, num_experts); }
-  // Loads whose source ranks are not known: num_ranks() is set, but has_sources() is false and row() is
-  // empty.
+  // Makes counts from loads whose source ranks are not known: num_ranks() is set, but has_sources() is false
+  // and row() is empty.
   static Counts of_loads(std::span<const std::int64_t> loads, int num_ranks);
 
   // Sets every count to zero.
@@ -31,7 +31,7 @@ class Counts {
     if (!has_sources()) return {};
     return std::span(by_source_).subspan(source.offset() * loads_.size(), loads_.size());
   }
-  // All rows, one behind the other, for writing; call sum_loads() after.
+  // All rows, one after the other, for writing; call sum_loads() afterwards.
   std::span<std::int64_t> rows() { return by_source_; }
   std::span<const std::int64_t> rows() const { return by_source_; }
 

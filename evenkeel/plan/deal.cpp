@@ -24,7 +24,7 @@ void Deal::make(const Counts& counts, const StepPlan& plan, RankId me) {
   piece_begin_.push_back(pieces_.size());
 }
 
-// Reserves for the deal of any plan: an expert's pieces are its segments and what stays here.
+// Reserves memory for the deal of any plan. An expert's pieces are its segments and the part that stays here.
 void Deal::reserve(const StepPlan& plan) {
   const auto experts = static_cast<std::size_t>(plan.num_experts());
   piece_begin_.reserve(experts + 1);

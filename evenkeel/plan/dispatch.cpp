@@ -32,8 +32,8 @@ int CopyRule::nearest(const CopyRanks& copies, int rank) const {
   return static_cast<int>(std::ranges::find_if(copies, in_node) - copies.begin());
 }
 
-// Each rank without a nearest copy deals the copies over all such ranks by its own random numbers, and takes
-// the copy dealt to itself.
+// Each rank without a nearest copy deals the copies out to all such ranks, using its own random numbers. It
+// then takes the copy that it dealt to itself.
 void CopyRule::draw(const CopyRanks& copies, const std::vector<int>& left, std::span<double> shares) {
   const auto count = static_cast<std::uint32_t>(copies.size());
   const auto ranks = static_cast<std::uint32_t>(left.size());

@@ -7,7 +7,8 @@ namespace evenkeel {
 
 namespace {
 
-// The transfers that have `me` on one side, by the rank on the other side, then by expert.
+// The transfers in which rank `me` is on the side `mine`, sorted by the rank on the other side, then by
+// expert.
 std::vector<Transfer> sorted_transfers(std::span<const Transfer> transfers, RankId me, RankId Transfer::*mine,
                                        RankId Transfer::*other) {
   std::vector<Transfer> chosen;

@@ -11,10 +11,10 @@
 namespace evenkeel {
 
 struct Loan {
-  std::vector<std::int64_t> borrowed;         // experts received, by source, then id
-  std::vector<std::int64_t> borrowed_counts;  // [P] how many of them come from each rank
-  std::vector<std::int64_t> lent;             // slots at home of experts sent, by destination, then id
-  std::vector<std::int64_t> lent_counts;      // [P] how many of them go to each rank
+  std::vector<std::int64_t> borrowed;         // ids of experts received, by source, then id
+  std::vector<std::int64_t> borrowed_counts;  // [P] number of experts received from each rank
+  std::vector<std::int64_t> lent;             // home slots of experts sent, by destination, then id
+  std::vector<std::int64_t> lent_counts;      // [P] number of experts sent to each rank
 
   void read(std::span<const Transfer> transfers, const LayerPlacement& placement, RankId me);
 };

@@ -38,7 +38,8 @@ bool Nodes::make_two_levels(std::span<const int> node_of_rank) {
 }
 
 void Nodes::find_senders(std::span<const Transfer> transfers, std::vector<RankId>& senders) const {
-  std::map<std::tuple<ExpertId, RankId, int>, RankId> first;  // the first borrower by expert, lender and node
+  // the first borrower, by expert, lender and the borrower's node
+  std::map<std::tuple<ExpertId, RankId, int>, RankId> first;
   senders.clear();
   for (const Transfer& transfer : transfers) {
     senders.push_back(transfer.from);

@@ -95,7 +95,7 @@ int Placement::row_for(const NumberedRows& loads, std::optional<int> layer, cons
   if (!layer)
     throw InvalidArgument("layer", fmt::format("is not given, and the placement has {} layers", num_layers()),
                           numbers_.known() ? to_text(numbers_) : fmt::format("0..{}", num_layers() - 1));
-  // Where layers are matched row by row, the loads' numbers say which row it is.
+  // If rows are matched by their order, the layer numbers of `loads` tell which row `layer` is.
   const auto row = by_number || loads.num_rows == 1 ? numbers_.row_of(*layer, num_layers())
                                                     : loads.layers.row_of(*layer, loads.num_rows);
   if (!row)

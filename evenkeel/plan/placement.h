@@ -1,4 +1,4 @@
-// Where experts live: the homes of every expert, for one layer and for all layers.
+// The homes of every expert: the ranks that hold its weights. For one layer and for all layers.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace evenkeel {
 // optimizer state, the others hold copies (redundant experts). Immutable.
 class LayerPlacement {
  public:
-  // Without a placement, rank r is home to experts [floor(r E / P), floor((r + 1) E / P)).
-  // Throws InvalidArgument unless num_experts >= 1 and num_ranks >= 1.
+  // The homes used if no placement is given: rank r is home to experts [floor(r E / P), floor((r + 1) E /
+  // P)). Throws InvalidArgument unless num_experts >= 1 and num_ranks >= 1.
   static LayerPlacement contiguous(int num_experts, int num_ranks);
 
   // homes[e] lists the ranks of expert e, its owner first. Throws InvalidArgument if a list is empty, repeats
@@ -37,7 +37,7 @@ class LayerPlacement {
     const auto all = homes(expert);
     return std::find(all.begin(), all.end(), rank) != all.end();
   }
-  // Every expert has one home only.
+  // True if every expert has only one home.
   bool has_single_homes() const { return homes_.size() + 1 == home_begin_.size(); }
 
   // The experts at home on a rank, ascending.
@@ -52,7 +52,7 @@ class LayerPlacement {
     return static_cast<int>(most);
   }
 
-  // How many of a rank's natives another rank owns.
+  // The number of experts at home on a rank that another rank owns.
   int num_copies(RankId rank) const {
     return static_cast<int>(
         std::ranges::count_if(natives(rank), [&](ExpertId expert) { return owner(expert) != rank; }));
@@ -71,8 +71,8 @@ class LayerPlacement {
 class Placement {
  public:
   static Placement contiguous(int num_layers, int num_experts, int num_ranks);
-  // Throws InvalidArgument if there is no layer, layers differ in experts or ranks, or there are numbers but
-  // not as many as layers.
+  // Throws InvalidArgument if there is no layer, layers differ in experts or ranks, or the number of layer
+  // numbers is neither 0 nor that of layers.
   explicit Placement(std::vector<LayerPlacement> layers, LayerNumbers numbers = {});
 
   int num_layers() const { return static_cast<int>(layers_.size()); }
@@ -82,15 +82,16 @@ class Placement {
   const LayerPlacement& layer(int layer) const;
   // The layers' numbers in the model, if the source gave them.
   const LayerNumbers& layers() const { return numbers_; }
-  // The same homes under other numbers.
+  // The same homes under other layer numbers.
   Placement numbered(LayerNumbers numbers) const { return Placement(layers_, std::move(numbers)); }
-  // The row for layer `layer` of `loads`, or for the only layer of `loads`. Layers are matched by number if
-  // both sides have numbers. Else they are matched row by row, and both need equally many rows. A placement
-  // of one layer without a number fits any layer. Throws InvalidArgument, naming both sides, if they do not
-  // match, or if `layer` is missing or unknown.
+  // The row of this placement for layer `layer` of `loads`. `layer` may be missing if `loads` has only one
+  // layer. Layers are matched by number if both sides have numbers. Else they are matched row by row, and
+  // both need equally many rows. A placement of one layer without a number fits any layer. Throws
+  // InvalidArgument, naming both sides, if they do not match, or if `layer` is missing or unknown.
   int row_for(const NumberedRows& loads, std::optional<int> layer, const std::string& name) const;
-  // This placement's homes for each layer of `wanted`, matched by number, else row by row. Throws
-  // InvalidArgument about `argument`, naming both sides, if a layer is missing here (paired_rows()).
+  // This placement's homes for each layer of `wanted`. Layers are matched by number if possible, otherwise
+  // row by row. Throws InvalidArgument about `argument`, naming both sides, if a layer is missing here
+  // (paired_rows()).
   Placement paired_with(const NumberedRows& wanted, const std::string& name,
                         const std::string& argument) const;
 

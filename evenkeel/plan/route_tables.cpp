@@ -10,7 +10,7 @@ namespace evenkeel {
 
 namespace {
 
-// For each number, `begin` plus the sum of the numbers before it.
+// Element i of the result is `begin` plus the sum of the counts before i.
 std::vector<std::int64_t> begins_of(const std::vector<std::int64_t>& counts, std::int64_t begin) {
   std::vector<std::int64_t> begins(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), begins.begin(), begin);
@@ -44,7 +44,7 @@ void RouteTables::find_computed(const Deal& deal, const LayerPlacement& placemen
     EVENKEEL_CHECK(lies != loan.borrowed.end());
     return std::ssize(natives) + (lies - loan.borrowed.begin());
   };
-  std::vector<std::int64_t> next = begins_of(received_counts, own);  // next number, by source
+  std::vector<std::int64_t> next = begins_of(received_counts, own);  // [source] the next number to give
   next[me.offset()] = 0;
   computed.clear();
   native_positions = 0;

@@ -14,8 +14,8 @@ namespace {
 }
 
 // Numbers the rows that go to one rank, from `first` on; `assignments` are the positions sent to it. Fills
-// the message to this rank and returns the number after the last row. A token whose row_of is below `first`
-// has no row there yet.
+// the message to this rank and returns the number after the last row. A token whose `row_of` is below `first`
+// has no row in this message yet.
 std::int32_t number_rows(std::span<const std::int32_t> assignments, int k, std::int32_t first,
                          std::span<std::int32_t> tokens, std::span<std::int32_t> row_of,
                          std::span<std::int32_t> message) {

@@ -8,8 +8,9 @@ namespace evenkeel {
 
 void StepPlan::begin(const LayerPlacement& placement) {
   placement_ = &placement;
-  // Enough for any plan of this library's planners: two segments for each copy (what stays home, and the last
-  // piece that spills), and one for each rank, because every other piece fills a rank up.
+  // Enough segments for any plan of this library's planners. Each copy needs up to two: the part that stays
+  // at home, and the last piece that moves away. Each rank needs one more, because every other piece fills up
+  // a rank.
   most_segments_ = static_cast<std::size_t>(placement.num_ranks());
   for (RankId rank : indices<RankId>(placement.num_ranks()))
     most_segments_ += 2 * placement.natives(rank).size();

@@ -7,7 +7,7 @@
 namespace evenkeel {
 
 // The k choices of each token: expert ids, -1 for none (no assignment), and router weights. A repeated id
-// makes two assignments. Views; both [tokens * k], token by token.
+// makes two assignments. Both are views, [tokens * k], token by token.
 struct TopK {
   std::int64_t tokens = 0;
   int k = 0;

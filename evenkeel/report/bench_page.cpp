@@ -1,4 +1,4 @@
-// The pages of `evenkeel bench`: the scenario table, its ablations, and time over budget.
+// The pages of `evenkeel bench`: the scenario table, its ablations, and step time over memory budget.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ bool is_over_numbers(const Series& series) {
   });
 }
 
-// Speed-up over the ablation's parameter, for each scenario.
+// For each scenario, the speed-up as a function of the ablation's parameter.
 Json curves_of(const Series& series) {
   std::map<std::string, std::map<std::string, Json>> points;  // by scenario and planner
   for (const SeriesRow& row : series.rows) {
@@ -67,7 +67,7 @@ Json curves_of(const Series& series) {
           {"panels", std::move(panels)}};
 }
 
-// One panel per planner, and one for the ideal.
+// One panel for each planner, and one for the ideal.
 Json bars_of(const Series& series) {
   Json panels = Json::array();
   const auto add = [&](const std::string& name, const auto& speedup_of) {
@@ -142,7 +142,7 @@ std::string name_of_line(const CurveRow& row) {
   return row.candidate.budget.is_given() && !row.requested ? name + ", ample" : name;
 }
 
-// Time over the requested budgets; a budget that is too small leaves a gap.
+// Step time over the requested budgets; a budget that is too small leaves a gap in the line.
 Json panel_of(const Curve& curve) {
   std::map<std::string, Json> points;
   for (const CurveRow& row : curve.rows) {

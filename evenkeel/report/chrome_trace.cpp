@@ -80,7 +80,7 @@ class EventWriter {
   void put(const Json& event) { text_ += (text_.empty() ? "" : ",") + internal::line_of(event); }
 
   std::vector<std::size_t> pids_;
-  std::size_t next_ = 1;  // 0 is the idle process; Perfetto looks up names by thread id alone
+  std::size_t next_ = 1;  // Process 0 is the idle process. Perfetto looks up names by thread id alone.
   std::string text_;
 };
 
@@ -89,7 +89,8 @@ class EventWriter {
 std::string to_chrome_trace(const ChromeTrace& trace) {
   EventWriter events(trace);
   for (std::size_t i = 0; i < trace.processes.size(); ++i) events.write(i, trace.processes[i]);
-  // Slices come first, so that an arrow belongs to the slice that begins with it, not to the one before.
+  // Slices come first, so that an arrow belongs to the slice that begins at the arrow's time, not to the
+  // slice that ends there.
   for (const ChromeTrace::Slice& slice : trace.slices) events.write(slice);
   for (std::size_t i = 0; i < trace.flows.size(); ++i) events.write(i, trace.flows[i]);
   for (const ChromeTrace::Counter& counter : trace.counters) events.write(counter);

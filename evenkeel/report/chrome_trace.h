@@ -1,13 +1,14 @@
 // Writes a timeline as trace events in Chrome's JSON object format, which ui.perfetto.dev and
 // chrome://tracing open.
 //
-// Rows      One process per rank, in order: a row for each of its threads, and its counters.
+// Rows      One process per rank, in the order of ranks. It has a row for each of its threads, and its
+//           counters.
 // Times     Seconds, 0 or more. They are written in microseconds, rounded to eighths. Eighths are exact in
-//           binary, so that slices which touch still touch after a reader's arithmetic.
-// Slices    Slices of one thread nest or do not overlap; the outer one comes first.
-// Flows     Arrows from one slice to another. If two slices touch at an arrow's end, it belongs to the later
-//           one. Perfetto reverses an arrow whose second slice begins before the first.
-// Source    "Trace Event Format" (Google); uses M, X, s, f and C.
+//           binary, so slices that touch still touch after the viewer's arithmetic.
+// Slices    Two slices of one thread are nested or do not overlap. The outer one is listed first.
+// Flows     Arrows from one slice to another. If two slices touch at an end of an arrow, that end belongs to
+//           the later slice. Perfetto reverses an arrow whose second slice begins before the first.
+// Source    "Trace Event Format" (Google), of which the event types M, X, s, f and C are used.
 #pragma once
 
 #include <cstddef>

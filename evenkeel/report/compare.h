@@ -14,7 +14,8 @@ std::string to_json(const ComparedRecordings& compared);
 // A line of column names, then one line per step and method.
 std::string to_csv(const ComparedRecordings& compared);
 std::string to_html(const ComparedRecordings& compared, const PageOrigin& origin);
-// For each method, the layer and step that is least even under plain EP, in predicted seconds.
+// For each method, the timeline of the layer and step that is least even under plain EP. Times are predicted
+// seconds.
 ChromeTrace timeline_of(const ComparedRecordings& compared);
 
 }  // namespace evenkeel

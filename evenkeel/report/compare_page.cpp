@@ -46,7 +46,7 @@ class ComparePage {
   }
 
  private:
-  // The method that pays the most; the last one if none pays.
+  // The method with the largest gain among those that pay; the last one if none pays.
   std::size_t best() const {
     std::size_t best = all_.summaries.size() - 1;
     const auto gain = [&](std::size_t m) {
@@ -75,7 +75,7 @@ class ComparePage {
       labels.push_back(fmt::format("{}", all_.layers.number_of(row)));
     return labels;
   }
-  // Draw only every n-th step.
+  // n, if only every n-th step is drawn.
   std::size_t every() const {
     return internal::pool_of(static_cast<std::size_t>(comparison_.num_steps), kMostSteps);
   }

@@ -1,5 +1,5 @@
-// Steps of `evenkeel compare` as a timeline: for each method, the layer and step that is least even under
-// plain EP.
+// Writes steps of `evenkeel compare` as a timeline: for each method, the layer and step that is least even
+// under plain EP.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace evenkeel {
 
 namespace {
 
-constexpr std::size_t kStep = 0, kWeights = 1;  // threads: weights travel in parallel to other phases
+// threads of a rank; weights are sent in parallel with other phases
+constexpr std::size_t kStep = 0, kWeights = 1;
 
 class MethodTrace {
  public:
@@ -40,8 +41,8 @@ class MethodTrace {
 
  private:
   std::size_t process(int rank) const { return first_ + static_cast<std::size_t>(rank); }
-  // The arrow goes from the start of the transfer on the lender to the borrower's products with these
-  // weights.
+  // The arrow goes from the start of the transfer on the lender to the borrower's expert products that use
+  // these weights.
   void add_flow(const Transfer& transfer) {
     const auto of = [&](int rank, SimPhase phase) {
       return std::ranges::find_if(picture_.spans, [&](const PhaseSpan& span) {

@@ -1,4 +1,4 @@
-// Reports time over budget (`evenkeel bench --over-budget`).
+// Reports step time over memory budget (`evenkeel bench --over-budget`).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using internal::Json;
 using internal::Page;
 
-// Small shares get a decimal.
+// A percentage; small ones get a decimal.
 std::string fine_percent(double share) {
   return share < 0.0995 ? fmt::format("{:.1f} %", 100 * share) : internal::percent(share);
 }

@@ -63,10 +63,10 @@ std::string suggested_word(const Error& error) {
   const std::string word = quoted(text_of(error, "why"));
   std::string found = nearest(word, candidates);
   if (!found.empty() || word.find(':') == std::string::npos) return found;
-  // In "concentratd:0.9:1" the word to compare with concentrated:F:N is the part before the parameters.
+  // In "concentratd:0.9:1", only the part before the parameters is compared with that of "concentrated:F:N".
   for (std::string& candidate : candidates) candidate.resize(std::min(candidate.find(':'), candidate.size()));
   const std::string head = word.substr(0, word.find(':'));
-  // If that word is correct, the mistake is in the parameters.
+  // If that part is correct, the mistake is in the parameters.
   return std::ranges::find(candidates, head) != candidates.end() ? "" : nearest(head, candidates);
 }
 

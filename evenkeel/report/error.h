@@ -1,4 +1,5 @@
-// How an error is shown: as one line, and to programs as {"error": {"type", "message", and its own data}}.
+// Formats an error: for people as one line, for programs as {"error": {"type", "message", and the error's own
+// data}}.
 #pragma once
 
 #include <string>
@@ -17,14 +18,14 @@ struct ErrorReport {
 
 // Replaces line ends and tabs.
 std::string one_line(std::string text);
-// The message on one printable line. `suggestion`, if not empty, is the word that was probably meant.
+// The error's message on one printable line. `suggestion`, if not empty, is the word that was probably meant.
 std::string to_text(const ErrorReport& error, const std::string& suggestion = "");
 std::string to_json(const ErrorReport& error, const std::string& suggestion = "");
 
 // A field of the error's data; empty if there is none of that name.
 std::string text_of(const Error& error, std::string_view name);
-// For an error that quotes a word and lists the allowed ones: the nearest allowed word; empty if none is
-// near.
+// For an error that quotes a word and lists the allowed words: the allowed word nearest to it; empty if none
+// is near.
 std::string suggested_word(const Error& error);
 
 }  // namespace evenkeel

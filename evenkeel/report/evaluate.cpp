@@ -30,8 +30,8 @@ Json json_of(const Recording& recording, const RecordingJudgement& judged) {
           {"steps", std::move(steps)}};
 }
 
-// The name; with the dispatch rule for copies if it is not the default, and the number of nodes it depends
-// on.
+// The placement's name. If its dispatch rule for copies is not the default, also the rule and the number of
+// nodes, on which the rule depends.
 std::string label_of(const NamedPlacement& placement, int num_nodes) {
   if (placement.dispatch == Dispatch::even) return placement.name;
   return fmt::format("{} ({}, {} node{})", placement.name, name_of(placement.dispatch), num_nodes,

@@ -1,4 +1,5 @@
-// Reports `evenkeel evaluate`: placements judged on recordings, and whether the most level one pays.
+// Reports `evenkeel evaluate`: how level placements are on recordings, and whether switching to the most
+// level one pays.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ namespace {
 using internal::column;
 using internal::Json;
 
-// Figures of the steps of the worst recording; only if all recordings are divided into steps.
+// Figures of the steps of the worst recording. Shown only if all recordings are divided into steps.
 Json tiles_of_steps(const JudgedPlacement& before, const JudgedPlacement& after) {
   Json tiles = Json::array();
   const auto has_steps = [](const RecordingJudgement& judgement) { return judgement.steps.has_value(); };

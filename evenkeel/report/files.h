@@ -1,4 +1,4 @@
-// Reports `evenkeel convert` and `evenkeel permute`: the files, and how they were made.
+// Reports `evenkeel convert` and `evenkeel permute`: the files written, and how they were made.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ namespace {
 constexpr int kMostCells = 32;
 constexpr std::array<std::string_view, 5> kShades = {" ", "░", "▒", "▓", "█"};
 
-// The cell of each rank, and the name of a cell.
+// The cell of each rank, and what one cell is called.
 struct Cells {
   std::vector<int> of_rank;
   int count = 0;
@@ -47,7 +47,7 @@ std::vector<double> sums_of(const Cells& cells, std::span<const double> traffic)
   return sums;
 }
 
-// One scale for both pictures, over all cells but the diagonal.
+// One scale of shades for both pictures, over all cells except the diagonal.
 struct Scale {
   double least = std::numeric_limits<double>::infinity();
   double most = 0;

@@ -1,4 +1,4 @@
-// Traffic between ranks drawn with characters: darker means more.
+// Draws traffic between ranks with characters: a darker character means more traffic.
 #pragma once
 
 #include <span>
@@ -8,8 +8,9 @@
 
 namespace evenkeel {
 
-// Draws two matrices [P, P] side by side on one scale, rows by sender, in at most 100 columns. Above 32 ranks
-// a cell is a pair of nodes or of blocks of ranks. Traffic within a rank or block is a dot.
+// Draws two matrices [P, P] side by side on one scale, one row for each sender, in at most 100 columns. Above
+// 32 ranks, each row and column of cells is a node or a block of ranks. Traffic within a rank, node or block
+// is drawn as a dot.
 std::string heat_maps(const Topology& topology, std::span<const double> before, std::span<const double> after,
                       const std::string& before_name, const std::string& after_name);
 

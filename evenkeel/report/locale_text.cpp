@@ -28,7 +28,8 @@ std::string locale_name() {
 
 bool find_utf8() {
   const locale_t locale = ::newlocale(LC_CTYPE_MASK, "", nullptr);
-  if (locale == nullptr) return ends_with_utf8(locale_name());  // not installed here: judge by its name
+  // locale not installed here, so judge by its name
+  if (locale == nullptr) return ends_with_utf8(locale_name());
   const bool utf8 = ends_with_utf8(::nl_langinfo_l(CODESET, locale));
   ::freelocale(locale);
   return utf8;
@@ -39,13 +40,13 @@ bool characters_are_utf8() {
   return utf8;
 }
 
-// The characters of pictures, each with a plain replacement of the same width.
+// The characters used in pictures, each with an ASCII replacement of the same width.
 constexpr std::array<std::pair<std::string_view, char>, 22> kPlain = {
     {{"█", '#'}, {"▉", '#'}, {"▊", '#'}, {"▋", '#'}, {"▌", '#'}, {"▍", '-'}, {"▎", '-'}, {"▏", '-'},
      {"░", '.'}, {"▒", '+'}, {"▓", '*'}, {"·", '-'}, {"▁", '.'}, {"▂", '.'}, {"▃", ':'}, {"▄", ':'},
      {"▅", '+'}, {"▆", '+'}, {"▇", '*'}, {"│", '|'}, {"┤", '|'}, {"┄", '-'}}};
 
-// For text that went through printable().
+// Converts text that already went through printable().
 std::string ascii(std::string_view text) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {

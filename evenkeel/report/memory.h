@@ -1,5 +1,5 @@
 // Reports `evenkeel memory`: what a device holds while a model trains, whether it fits, and with how many
-// chunks; or the layouts of a number of devices.
+// chunks. Or the possible layouts on a given number of devices.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +24,27 @@ struct MemoryReport {
   std::int64_t device_bytes = 0;        // M_GPU
   std::string device_name = {};         // name of a preset; empty if none
   std::int64_t ratio_thousandths = 0;   // alpha
-  std::string_view cross_entropy = {};  // as in the option
-  std::string pipeline_layout = {};     // as in the option
-  bool paper = false;                   // name the paper's rows and equations in the table
+  std::string_view cross_entropy = {};  // as given in the option
+  std::string pipeline_layout = {};     // as given in the option
+  bool paper = false;                   // the table names the paper's rows and equations
   Fit fit = {};
   std::int64_t longest_sequence = 0;
-  std::vector<Advice> advice = {};  // if it does not fit
-  // Of the layer's arena for this shape; empty if the layer cannot run it.
+  std::vector<Advice> advice = {};  // only if the model does not fit
+  // The least budget of the layer's arena for this shape; empty if the layer cannot run the shape.
   std::optional<std::int64_t> least_budget = {};
   std::optional<ChunkHistory> history = {};
 };
 
-// What is not counted of a model, and tensors of unknown kinds; one sentence each.
+// The parts of a model that are not counted, and its tensors of unknown kinds; one sentence each.
 std::vector<std::string> notes_of(const ModelDescription& model);
-// Whether the model fits, how long a sequence may be, and what would help. `memory` must outlive the result.
+// Finds whether the model fits, how long a sequence may be, and which changes would help. `memory` must
+// outlive the result.
 MemoryReport memory_report(const MemoryModel& memory, const DeviceMemory& device, ReceivedRows received);
 std::string to_text(const MemoryReport& report);
 std::string to_json(const MemoryReport& report);
 std::string to_html(const MemoryReport& report, const PageOrigin& origin);
-// Throws Infeasible if a stage does not fit, with its bytes, the available bytes and what would make it fit.
+// Throws Infeasible if a stage does not fit. The error has the stage's bytes, the available bytes and changes
+// that would make it fit.
 void require_fit(const MemoryReport& report);
 
 // Layouts, best first.

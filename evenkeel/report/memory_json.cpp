@@ -14,7 +14,7 @@ Json rows_or_null(std::int64_t rows) {
   return rows >= most_rows ? Json(nullptr) : Json(rows);
 }
 
-// Bytes of weights on a device, in the types of their tensors.
+// Bytes of the weights on a device, in the types of their tensors.
 Json weights_on(const MemoryModel& memory, int stage) {
   Json kinds = Json::object();
   for (const StaticItem& item : memory.static_items(stage))

@@ -40,7 +40,7 @@ std::int64_t device_bytes_for(std::int64_t available, std::int64_t ratio_thousan
   return static_cast<std::int64_t>(std::min<Wide>(bytes, std::numeric_limits<std::int64_t>::max()));
 }
 
-// One change, as options to type.
+// The change as a sentence with the options to type.
 std::string sentence(const Advice& advice, std::int64_t ratio_thousandths) {
   using Change = Advice::Change;
   switch (advice.change) {
@@ -86,7 +86,7 @@ std::string verdict_of(const MemoryReport& report) {
 
 namespace {
 
-// The devices of the layout, and which part of the experts each holds.
+// Prints the devices of the layout, and which part of the experts each device holds.
 void put_layout(Page& page, const Parallelism& parallel) {
   page.put("{}: pp={} x tp={} x cp={} x dp={}\n", counted(parallel.devices(), "device", "devices"),
            parallel.pipeline, parallel.tensor, parallel.context, parallel.data);
@@ -118,7 +118,7 @@ void put_headline(Page& page, const MemoryReport& report) {
            grouped(report.memory.even_received()), grouped(worst));
 }
 
-// What the layers of a stage keep.
+// Which tensors the layers of a stage keep.
 std::string kept_text(const MemoryModel& memory, int stage) {
   const MemorySetup& setup = memory.setup();
   if (!setup.extra.every_layer) {
@@ -178,9 +178,10 @@ Table stage_table(const std::vector<StageFit>& stages) {
   return table;
 }
 
-// Begins of the shown blocks: single steps if there are few, otherwise blocks that fit a hundred columns.
+// The first step of each shown block. If there are few steps, each is a block; otherwise blocks are sized to
+// fit 100 columns.
 std::vector<std::int64_t> block_begins(const ChunkHistory& history) {
-  constexpr std::int64_t few = 18;  // columns of at most three characters, beside the layers' names
+  constexpr std::int64_t few = 18;  // blocks of at most three characters each that fit after the layer's name
   const std::int64_t steps = history.steps();
   const std::int64_t digits = std::ssize(fmt::format("{}", history.first_step + steps - 1));
   const std::int64_t blocks =
@@ -198,7 +199,8 @@ double mean_chunks(const ChunkHistory& history, std::int64_t begin, std::int64_t
   return static_cast<double>(sum) / static_cast<double>((end - begin) * (end_layer - begin_layer));
 }
 
-// One row per layer, one column per step; with many steps the mean of a block of steps.
+// One row for each layer and one column for each step. If there are many steps, a column is the mean over a
+// block of steps.
 Table chunk_table(const ChunkHistory& history) {
   const std::vector<std::int64_t> begins = block_begins(history);
   const std::size_t blocks = begins.size() - 1;

@@ -21,7 +21,7 @@ using internal::grouped;
 using internal::Json;
 using internal::Page;
 
-// Rows of a table. There may be thousands of steps.
+// The most rows that a table has. There may be thousands of steps.
 constexpr std::size_t kMostRecordings = 16;
 
 const char* solver_name(const PlaceResult& result) {
@@ -118,7 +118,8 @@ void put_recordings(Page& page, const std::string& head, const char* before,
   page.put("\n");
 }
 
-// A placement that is level over a recording need not be level in each step.
+// Prints how level the single steps are. A placement that is level over a whole recording may be uneven in
+// each step.
 void put_steps(Page& page, const Placing& placing) {
   if (placing.judged.steps.empty()) return;
   const std::string before = name_before(placing);
@@ -148,7 +149,8 @@ std::string meaning_of(const std::string& objective, const Placing& placing) {
                                                             : "all pairs / (GB/s), summed over layers";
 }
 
-// The gap as a share of what was reached. Empty for a bound of 0, where it would always be 100 %.
+// The gap to the bound, as a share of the reached value. Empty for a bound of 0, where it would always be 100
+// %.
 std::string gap_of(double reached, double bound) {
   if (reached > 0 && bound <= 0) return "";
   return fmt::format("{:.2f} %", reached > 0 ? 100 * (reached - bound) / reached : 0.0);
@@ -166,7 +168,8 @@ void put_objectives(Page& page, const Placing& placing) {
   for (const auto& [name, problem] : result.bound_of) page.put("  bound of {}: {}\n", name, problem);
 }
 
-// Counts the copies: an incremental placement can have another number than requested.
+// The copies that the placement really has: an incremental placement can have a different number than
+// requested.
 std::string copies_of(const Placement& placement) {
   std::vector<int> copies;
   for (int layer = 0; layer < placement.num_layers(); ++layer) {
@@ -190,8 +193,8 @@ std::string shape_of(const Placing& placing) {
                      topology.num_nodes() == 1 ? "" : "s");
 }
 
-// For several recordings, the worst before and the worst after. Their sum is not shown, as no real traffic
-// has its mean.
+// For several recordings, max/mean in the worst recording before and in the worst recording after. max/mean
+// of the recordings' sum is not shown, because no real traffic looks like that sum.
 std::string headline_of(const PlaceResult& result) {
   double before = result.before.max_over_mean_mean, after = result.after.max_over_mean_mean;
   if (!result.per_recording.empty()) before = after = 0;
@@ -203,7 +206,8 @@ std::string headline_of(const PlaceResult& result) {
                      result.per_recording.empty() ? "" : " of the worst recording", before, after);
 }
 
-// Ranks wait in every step, not in the mean of steps. For several recordings, the worst ones.
+// max/mean of the median step: ranks wait for the heaviest rank in every step, not in the mean of steps. For
+// several recordings, the worst recording before and the worst after.
 std::string median_step_of(const std::vector<NamedSteps>& recordings) {
   if (recordings.empty()) return "";
   double before = 0, after = 0;
@@ -234,7 +238,7 @@ void put_summary(Page& page, const Placing& placing) {
   page.put("\n");
 }
 
-// What a server would have that was started with other options.
+// The max/mean load that a server would have if it were started with other options.
 void put_served(Page& page, const Placing& placing) {
   if (placing.served.empty()) return;
   Table table({"SGLang started with", "--dispatch", "max/mean load"});
@@ -294,7 +298,7 @@ std::string to_json(const Placing& placing) {
   if (judged.verdict) json["verdict"] = internal::json_of(*judged.verdict);
   if (judged.judged_verdict) json["judged_verdict"] = internal::json_of(*judged.judged_verdict);
   if (json.contains("per_recording") || json.contains("judged"))
-    json["measured_on"] = name_of(JudgedData::made_from);  // applies to all but `judged`
+    json["measured_on"] = name_of(JudgedData::made_from);  // for all keys except `judged`
   return internal::line_of(std::move(json), placing.axes);
 }
 

@@ -117,7 +117,7 @@ std::string to_html(const Placing& placing, const PlacedRecordings& recordings, 
   if (judged.verdict)
     sections.push_back(internal::verdict_section(*judged.verdict, "own-verdict", "Verdict on its own data"));
   sections.push_back(summary_of(placing, before.name));
-  // Show the judged data if there is any.
+  // Shows the recordings that the placement was judged on, if there are any.
   const std::span<const Recording> shown = recordings.others.empty() ? recordings.own : recordings.others;
   internal::add_recordings(page, shown, placements);
   internal::add_traffic(page, result.before, result.after, placements,

@@ -40,7 +40,7 @@ Json transfers_of(const StepPlan& plan) {
   return transfers;
 }
 
-// The number of assignments that each transfer's weights serve.
+// For each transfer, the number of assignments that its weights are used for.
 std::vector<std::int64_t> moved_by_transfer(const StepPlan& plan) {
   std::vector<std::int64_t> moved;
   std::vector<std::int64_t> moved_to(plan.rank_loads().size(), 0);  // [P] assignments of the current expert
@@ -111,7 +111,7 @@ Json fields_of(const PlannedStep& step) {
   return fields;
 }
 
-// A column of the layer table: a figure with a mean and a worst value.
+// A column of the layer table. It is a figure of which a mean and a worst value are shown.
 struct Figure {
   const char* key;
   const char* head;
@@ -136,7 +136,7 @@ constexpr std::array<Figure, 8> kFigures = {{
     {"predicted_seconds_under_ep", "under ep", shown_ms},
 }};
 
-// In the order of the columns. The last three are set if step times on links are predicted.
+// The figures in the order of the columns. The last three are set only if step times on links are predicted.
 std::vector<double> figures_of(const PlannedStep& step, std::optional<double> borrowed_bytes) {
   const std::vector<std::int64_t> moved = moved_by_transfer(step.plan);
   std::vector<double> figures = {
@@ -148,7 +148,7 @@ std::vector<double> figures_of(const PlannedStep& step, std::optional<double> bo
   return figures;
 }
 
-// One planner's figures for all layers, and for each figure its mean and largest value.
+// One planner's figures for all layers, and the mean and the largest value of each figure.
 struct PlannerFigures {
   std::string planner;
   std::vector<int> layers = {};

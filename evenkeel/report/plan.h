@@ -1,4 +1,5 @@
-// Reports `evenkeel plan`: one step plan compared with the plain one, or those of several layers.
+// Reports `evenkeel plan`: one layer's step plan, or those of several layers, compared with the plan of plain
+// expert parallelism.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace evenkeel {
 struct PlannedStep {
   std::string planner;
   StepPlan plan = {};
-  StepPlan plain = {};  // under ep
+  StepPlan plain = {};  // the plan under ep
   std::int64_t assignments = 0;
   std::int64_t transfer_lower_bound = 0;
   double plan_us = 0;
@@ -31,7 +32,7 @@ struct PlannedLayer {
 
 struct PlannedLayers {
   std::vector<PlannedLayer> steps = {};       // by planner, then by layer; at least one
-  std::optional<double> borrowed_bytes = {};  // bytes that one borrowed expert sends, if known
+  std::optional<double> borrowed_bytes = {};  // bytes sent for one borrowed expert, if known
   std::map<std::string, std::string> axes = {};
 };
 

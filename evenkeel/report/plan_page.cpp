@@ -58,7 +58,7 @@ Json page_of_plan(const std::string& title, const PlannedStep& step, const PageO
   return page;
 }
 
-// max/mean of every layer under each planner, ep first.
+// max/mean of every layer under each planner, with ep first.
 Json curves_of(const PlannedLayers& layers) {
   std::vector<std::pair<std::string, Json>> points = {{"ep", Json::array()}};
   for (const auto& [layer, step] : layers.steps) {
@@ -108,7 +108,7 @@ Json table_of(const PlannedLayers& layers) {
 }  // namespace
 
 Json internal::plan_panel(const std::string& name, const StepPlan& plan) {
-  // The lending rank: a rank gets an expert's weights from exactly one other rank.
+  // [expert, borrowing rank] the lending rank. A rank gets an expert's weights from exactly one other rank.
   std::map<std::pair<ExpertId, RankId>, int> lender;
   Json transfers = Json::array();
   for (const Transfer& t : plan.transfers()) {
@@ -117,7 +117,8 @@ Json internal::plan_panel(const std::string& name, const StepPlan& plan) {
                          {"to", t.to.value()},
                          {"what", fmt::format("expert {}", t.expert.value())}});
   }
-  std::vector<std::map<int, std::int64_t>> computed(static_cast<std::size_t>(plan.num_ranks()));  // by owner
+  // [rank], by owner
+  std::vector<std::map<int, std::int64_t>> computed(static_cast<std::size_t>(plan.num_ranks()));
   for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
     for (const Segment& segment : plan.segments(expert)) {
       const auto lent = lender.find({expert, segment.rank});

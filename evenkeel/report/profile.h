@@ -1,4 +1,5 @@
-// Reports `evenkeel profile`: how uneven the experts of each layer are, and the ranks that would share them.
+// Reports `evenkeel profile`: how uneven the expert loads of each layer are, and the loads of the ranks that
+// would share them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ struct ProfileReport {
   RoutingProfile profile;
   std::vector<std::string> traces;     // the files that were added up
   std::optional<std::int64_t> tokens;  // empty if a file has only counts
-  std::optional<int> ranks;            // with contiguous homes
+  std::optional<int> ranks;            // number of ranks with contiguous homes
   std::string output;                  // path of the written file; empty if none
   // How unnamed arrays were read, by file.
   std::map<std::string, std::string> axes = {};

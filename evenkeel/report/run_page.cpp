@@ -24,7 +24,7 @@ std::vector<const CandidateFigures*> with_reference(const Figures& figures) {
   return all;
 }
 
-// The last planner compared with ep, as in the text.
+// The last planner compared with ep, as in the text report.
 Json summary_of(const RunReport& report) {
   const Figures& figures = report.checked.figures;
   const CandidateFigures& ep = figures.reference;

@@ -16,14 +16,14 @@ namespace {
 using internal::Json;
 using internal::Page;
 
-// An integer if possible: ranks may have different numbers of tokens.
+// An integer if possible. It can be a fraction, because ranks may have different numbers of tokens.
 Json tokens_per_rank(const RunReport& report) {
   const int ranks = report.setup.placement.num_ranks();
   if (report.tokens % ranks == 0) return report.tokens / ranks;
   return static_cast<double>(report.tokens) / ranks;
 }
 
-// The threshold, or the costs, that decide whether work moves.
+// The threshold, or the costs, by which the planner decides whether to move work.
 Json json_of_threshold(const PlannerOptions& planner) {
   if (!planner.costs)
     return {{"imbalance_threshold", static_cast<double>(planner.imbalance_threshold_thousandths) / 1000},
@@ -55,8 +55,8 @@ Json json_of_candidate(const RunReport& report, std::size_t candidate) {
   return json;
 }
 
-// One line if all checksums are equal, as those of outputs are when bits are equal. Gradients are summed in
-// each plan's order, so theirs may differ.
+// One line if all checksums are equal. Those of outputs are equal if the outputs have the same bits. Those of
+// gradients may differ, because each plan sums gradients in its own order.
 void put_checksums(Page& page, const RunReport& report) {
   const std::vector<Accuracy>& accuracy = report.checked.accuracy;
   const bool alike = std::ranges::all_of(

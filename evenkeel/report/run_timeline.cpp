@@ -1,4 +1,4 @@
-// The steps of `evenkeel run` as a timeline: ranks, phases, weights that travel, and bytes.
+// The steps of `evenkeel run` as a timeline: ranks, phases, weights sent, and bytes in use.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ double start_of(const CandidateTimeline& step) {
   return start;
 }
 
-// Adds one candidate's step; it begins at 0.
+// Adds the step of one candidate, which begins at time 0.
 class StepTrace {
  public:
   StepTrace(ChromeTrace& trace, const CandidateTimeline& step)
@@ -60,7 +60,7 @@ class StepTrace {
                              since_start(phase.end), phase.cpu_seconds, std::move(args)});
   }
 
-  // Adds all bytes, and the bytes of buffers by name.
+  // Adds counters for the total bytes in use, and for the bytes of buffers by name.
   void add_memory(std::size_t rank) {
     const StepRecord& record = step_.ranks[rank];
     const std::size_t points = record.in_use.size();
@@ -80,12 +80,13 @@ class StepTrace {
   }
 
   void add_counter(std::size_t rank, std::string name, std::size_t point, std::int64_t bytes) {
-    // A record begins before the ranks' barrier at the start of the step.
+    // A record can begin before time 0, which is the ranks' barrier at the start of the step.
     const double seconds = std::max(0.0, since_start(step_.ranks[rank].seconds[point]));
     trace_.counters.push_back({first_process_ + rank, std::move(name), seconds, bytes});
   }
 
-  // From the phase in which a rank lends weights to the borrower's phase that begins when it has all of them.
+  // Adds an arrow from the lender's phase that sends weights to the phase in which the borrower uses them.
+  // The latter begins when all weights have arrived.
   void add_flow(const Transfer& transfer) {
     const double lends = weights_of(transfer.from).begin;
     const double arrives = weights_of(transfer.to).end;
@@ -95,7 +96,7 @@ class StepTrace {
                             {first_process_ + transfer.to.offset(), 0, since_start(arrives)}});
   }
 
-  // Every forward pass has such a phase, with others after it.
+  // The phase that sends weights. Every forward pass has one, with other phases after it.
   const TimedPhase& weights_of(RankId rank) const {
     return *std::ranges::find(step_.ranks[rank.offset()].phases, StepMoment{.phase = Phase::transfer},
                               &TimedPhase::moment);

@@ -11,7 +11,7 @@ namespace {
 using internal::Json;
 using internal::Page;
 
-// Leaves out "concentrated:", which is the same in nearly every row.
+// The scenario's name without "concentrated:", which occurs in nearly every row.
 std::string short_name(const std::string& scenario) {
   constexpr std::string_view common = "concentrated:";
   return scenario.starts_with(common) ? scenario.substr(common.size()) : scenario;

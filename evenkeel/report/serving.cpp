@@ -18,7 +18,7 @@ namespace evenkeel {
 
 namespace {
 
-// Cache tokens if no layer keeps any.
+// The number of cache tokens that fit if no layer keeps a cache.
 constexpr std::int64_t no_end = std::numeric_limits<std::int64_t>::max();
 
 using internal::counted;
@@ -41,7 +41,7 @@ std::string case_text(const RoutingCase& routing) {
   return routing.chunks == 1 ? routing.name : fmt::format("{} ({})", routing.name, routing.chunks);
 }
 
-// Other ways of serving that fit, if the judged one does not.
+// Other ways of serving that would fit, if the judged one does not.
 std::string what_fits(const ServingReport& report) {
   std::vector<std::string> names;
   for (const RoutingCase& each : report.fit.cases)

@@ -1,5 +1,5 @@
-// Reports `evenkeel memory --serve`: what a device holds while a model is served, and with which routing it
-// fits.
+// Reports `evenkeel memory --serve`: what a device holds while it serves a model, and with which routing the
+// model fits.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct ServingReport {
 std::string to_text(const ServingReport& report);
 std::string to_json(const ServingReport& report);
 std::string to_html(const ServingReport& report, const PageOrigin& origin);
-// Throws Infeasible if a stage does not fit with the judged routing: by how much, and what would fit.
+// Throws Infeasible if a stage does not fit with the judged routing. The error says by how much, and what
+// would fit.
 void require_fit(const ServingReport& report);
 
 }  // namespace evenkeel

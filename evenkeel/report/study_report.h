@@ -1,4 +1,4 @@
-// Text, JSON and pages of measured experiments.
+// Text, JSON and pages for measured experiments.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace evenkeel {
 // One layer and one batch, under several planners.
 struct RunReport {
   ExperimentSetup setup;
-  std::optional<std::int64_t> layer;     // its number in the trace or the placement
-  std::optional<std::string> placement;  // the file with the homes
+  std::optional<std::int64_t> layer;     // the layer's number in the trace or the placement
+  std::optional<std::string> placement;  // the file that gives the homes
   std::string batch;
   std::int64_t tokens = 0;
   CheckedFigures checked;
@@ -29,7 +29,7 @@ struct RunReport {
 };
 std::string to_text(const RunReport& report);
 std::string to_json(const RunReport& report);
-// The last step under each planner, for a set-up with timelines.
+// The last measured step under each planner. The set-up must have asked for timelines.
 ChromeTrace timeline_of(const RunReport& report);
 std::string to_html(const RunReport& report, const PageOrigin& origin);
 

@@ -26,7 +26,7 @@ std::string cell(const MethodSummary* sum) {
   return fixed(*sum->speedup, 2) + (pays ? "x" : "");
 }
 
-// All values, in the columns from `first` on.
+// A table of all values of the sweep, with the columns from `first` on.
 Table table_of(const Sweep& sweep, std::size_t first) {
   const std::size_t end = std::min(first + kMostColumns, sweep.points.size());
   std::vector<std::string> head = {sweep.over};
@@ -52,7 +52,7 @@ bool is_number(const SweepPoint& point) {
   return point.value.find_first_not_of("0123456789.") == std::string::npos;
 }
 
-// The values as numbers; their indices if one is not a number.
+// The point's value as a number. If any value of the sweep is not a number, the point's index.
 Json x_of(const Sweep& sweep, std::size_t point) {
   if (!std::ranges::all_of(sweep.points, is_number)) return point + 1;
   return std::stod(sweep.points[point].value);

@@ -1,4 +1,4 @@
-// Reports `evenkeel compare --over`: over which range each method pays.
+// Reports `evenkeel compare --over`: for which values of a setting each method pays.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace evenkeel {
 
 std::string to_text(const Sweep& sweep);
-// Includes the comparison of each value.
+// Includes the full comparison for each value.
 std::string to_json(const Sweep& sweep);
 std::string to_html(const Sweep& sweep, const PageOrigin& origin);
 

@@ -21,14 +21,14 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// A bar of value / whole x width columns, in steps of an eighth of a column.
+// A bar of value / whole * width columns, rounded to eighths of a column.
 std::string bar(std::int64_t value, std::int64_t whole, int width);
-// Columns that the text takes on a terminal.
+// The number of columns that the text takes on a terminal.
 std::size_t display_width(std::string_view text);
-// Adds blanks at the end, up to `width` columns.
+// Adds blanks at the end until the text is `width` columns wide.
 std::string padded(std::string text, std::size_t width);
 
-// Loads of each rank before and after, as bars on one scale.
+// Each rank's load before and after, as bars on one scale.
 std::string load_picture(const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& after,
                          const std::string& before_name, const std::string& after_name);
 

@@ -6,7 +6,7 @@
 
 namespace evenkeel {
 
-// Perfectly even loads give {1, 1, 0}. So do no loads and loads that are all zero, since no rank waits.
+// Perfectly even loads give {1, 1, 0}. Empty loads and loads that are all zero do too, because no rank waits.
 struct Imbalance {
   double max_over_mean = 1;
   double mean_over_max = 1;
@@ -15,7 +15,7 @@ struct Imbalance {
   friend bool operator==(const Imbalance&, const Imbalance&) = default;
 };
 
-// Loads of experts or of ranks. Throws InvalidArgument if one is negative.
+// Measures loads of experts or of ranks. Throws InvalidArgument if a load is negative.
 Imbalance imbalance(std::span<const std::int64_t> loads);
 
 }  // namespace evenkeel

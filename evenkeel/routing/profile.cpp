@@ -39,7 +39,7 @@ std::int64_t total_of(std::span<const std::int64_t> numbers, const char* what) {
   return total;
 }
 
-// Throws if the totals of two profiles cannot be added.
+// Throws if the sum of two profiles' totals would overflow.
 void require_sum(const char* what, std::int64_t one, std::int64_t other) {
   if (other > most_counted - one)
     throw InvalidArgument(

@@ -1,10 +1,11 @@
 // The routing profile: what a placement needs to know about a trace. Its size does not grow with the trace.
 //
 // loads        [L, E]: the assignments of each expert in each layer.
-// transitions  [L-1, E, E]: from expert a in layer l to b in l+1, over all tokens, the number of pairs (an
-//              assignment to a, an assignment to b) of the same token. A token with k experts in both layers
-//              contributes k x k pairs; one that is absent (-1) from a layer contributes none there.
-// Cost         time tokens x layers x k^2; memory one batch of the trace and the profile itself.
+// transitions  [L-1, E, E]: for expert a in layer l and expert b in layer l+1, the number of pairs of an
+//              assignment to a and an assignment to b of the same token, over all tokens. A token with k
+//              experts in both layers contributes k x k pairs. A token that is absent (-1) from one of the
+//              two layers contributes none.
+// Cost         O(tokens x layers x k^2) time; memory for one batch of the trace and for the profile itself.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ namespace evenkeel {
 class RoutingProfile {
  public:
   RoutingProfile() = default;
-  // All zero. Throws InvalidArgument if there is no layer or no expert.
+  // All counts are zero. Throws InvalidArgument if there is no layer or no expert.
   RoutingProfile(int num_layers, int num_experts, bool with_transitions = true);
   // loads [L, E] and transitions [L-1, E, E], or no transitions. Throws InvalidArgument if sizes do not fit,
   // a number is negative, or the loads or the transitions add up to more than 2^63-1.
@@ -30,9 +31,9 @@ class RoutingProfile {
 
   int num_layers() const { return num_layers_; }
   int num_experts() const { return num_experts_; }
-  // Which of the model's layers the rows are, if the source says it.
+  // The layer of the model that each row belongs to, if the source says it.
   const LayerNumbers& layers() const { return layers_; }
-  // Throws InvalidArgument unless there are as many numbers as layers, or none.
+  // Throws InvalidArgument if there are layer numbers, but not one for each layer.
   void set_layers(LayerNumbers layers);
   bool has_transitions() const { return has_transitions_; }
 
@@ -48,12 +49,13 @@ class RoutingProfile {
   std::span<const std::int64_t> transitions(LayerId layer) const;
 
   RoutingProfile without_transitions() const;
-  // Adds the profile of another trace of the same model. If only one of the two has layer numbers, they are
-  // taken for both. Throws InvalidArgument if layers, their numbers, experts or the presence of transitions
-  // differ, or the sum is above 2^63-1; this profile is then unchanged.
+  // Adds the profile of another trace of the same model. If only one of the two profiles has layer numbers,
+  // they count for both. Throws InvalidArgument if layers, their numbers, experts or the presence of
+  // transitions differ, or the sum is above 2^63-1. After an exception this profile is unchanged.
   void add(const RoutingProfile& other);
   // Adds tokens: ids [tokens, layers, k], each in 0..E-1 or no_expert. Throws InvalidArgument for other ids
-  // or lengths, a profile without layers, or a total above 2^63-1; this profile is then unchanged.
+  // or lengths, a profile without layers, or a total above 2^63-1. After an exception this profile is
+  // unchanged.
   void add_tokens(std::span<const std::int32_t> ids, int top_k);
 
   friend bool operator==(const RoutingProfile&, const RoutingProfile&) = default;

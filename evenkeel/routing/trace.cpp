@@ -14,7 +14,8 @@ namespace evenkeel {
 
 namespace {
 
-// Assignments converted at a time: 2 MiB of int64, small compared with the batch a caller asks for.
+// The number of assignments converted at a time: 2 MiB of int64, which is small compared with the batch that
+// a caller requests.
 constexpr std::int64_t block_assignments = std::int64_t{1} << 18;
 constexpr std::int64_t batch_assignments = std::int64_t{1} << 20;
 

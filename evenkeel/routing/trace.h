@@ -20,10 +20,10 @@
 
 namespace evenkeel {
 
-// Marks a place of a token's top-k that has no assignment.
+// Marks an entry of a token's top-k that is not an assignment.
 inline constexpr std::int32_t no_expert = -1;
 
-// Limits that keep a damaged file from asking for unbounded memory; far above every known model.
+// Limits that keep a damaged file from requesting unbounded memory. They are far above every known model.
 inline constexpr std::int64_t max_trace_experts = 65536;
 inline constexpr std::int64_t max_trace_assignments_per_token = std::int64_t{1} << 20;  // layers x k
 
@@ -40,18 +40,18 @@ struct TraceInfo {
   std::int64_t num_tokens = 0;
   int num_layers = 0;
   int top_k = 0;
-  int num_experts = 0;  // 0: not known yet; open_trace() never leaves it at 0
-  LayerNumbers layers;  // which of the model's layers these are, if the source says it
+  int num_experts = 0;  // 0 if not known yet; open_trace() never leaves it at 0
+  LayerNumbers layers;  // the layer of the model for each row, if the source says it
   bool has_weights = false;
   // Sequence i is tokens [sequence_offsets[i], sequence_offsets[i + 1]). Empty if the trace does not say.
   std::vector<std::int64_t> sequence_offsets;
-  std::map<std::string, std::string> metadata;  // free keys of the file
-  std::vector<std::string> notes;               // what was read differently from the file, and why
+  std::map<std::string, std::string> metadata;  // the file's own keys and values
+  std::vector<std::string> notes;               // where the reading departs from the file's content, and why
 
   std::int64_t assignments_per_token() const { return std::int64_t{num_layers} * top_k; }
 };
 
-// The token ranges of all nonempty sequences; none if the trace does not say its sequences.
+// The token ranges of all nonempty sequences. Empty if the trace does not say where its sequences begin.
 std::vector<TokenRange> sequences_of(const TraceInfo& info);
 
 // The top-k of a range of tokens in one layer.
@@ -71,17 +71,20 @@ class TraceReader {
 
   const TraceInfo& info() const { return info_; }
 
-  // Experts of the tokens in `range`, [tokens, layers, k]. Throws InvalidArgument if the range or the size of
-  // `ids` is wrong, ParseError if an id is neither no_expert nor in 0..num_experts-1.
+  // Reads the expert ids of the tokens in `range` into `ids`, [tokens, layers, k]. Throws InvalidArgument if
+  // the range or the size of `ids` is wrong, ParseError if an id is neither no_expert nor in
+  // 0..num_experts-1.
   void read_ids(TokenRange range, std::span<std::int32_t> ids);
-  // The same for top-k weights. Throws InvalidArgument if there are none, ParseError if one is not finite.
+  // Reads the top-k weights in the same way. Throws InvalidArgument if the trace has no weights, ParseError
+  // if a weight is not finite.
   void read_weights(TokenRange range, std::span<float> weights);
   // One layer of a range of tokens. Reads in batches, so memory holds the result and one batch.
   LayerRouting read_layer(LayerId layer, TokenRange range);
 
-  // From now on ids must be below `num_experts`. Throws InvalidArgument unless it is in 1..max_trace_experts.
+  // After this call, ids must be below `num_experts`. Throws InvalidArgument unless it is in
+  // 1..max_trace_experts.
   void set_num_experts(int num_experts);
-  // Throws InvalidArgument unless there are as many numbers as layers, or none.
+  // Throws InvalidArgument if there are layer numbers, but not one for each layer.
   void set_layers(LayerNumbers layers);
   // The largest id plus one (1 for a trace without assignments); reads the whole trace.
   int largest_id_plus_one();
@@ -90,7 +93,8 @@ class TraceReader {
   // Throws InvalidArgument or ParseError if the shape is impossible or above the limits of this header.
   explicit TraceReader(TraceInfo info);
 
-  // Ids as stored; the caller checks them. `range` and the size of `ids` have been checked.
+  // Reads ids as stored, without checks: the caller checks them afterwards, and has checked `range` and the
+  // size of `ids`.
   virtual void fetch_ids(TokenRange range, std::span<std::int64_t> ids) = 0;
   virtual void fetch_weights(TokenRange range, std::span<float> weights) = 0;
 
@@ -102,14 +106,14 @@ class TraceReader {
   std::vector<std::int64_t> fetched_;
 };
 
-// Walks a trace from one end to the other.
+// Reads a trace from beginning to end, in batches.
 class TraceBatches {
  public:
-  // tokens_per_batch 0: batches of about a million assignments. `reader` must outlive this object.
+  // If `tokens_per_batch` is 0, a batch has about a million assignments. `reader` must outlive this object.
   explicit TraceBatches(TraceReader& reader, std::int64_t tokens_per_batch = 0);
   TraceBatches(TraceReader& reader, TokenRange range, std::int64_t tokens_per_batch = 0);
 
-  // Reads the next batch; false at the end.
+  // Reads the next batch. Returns false at the end of the trace.
   bool next();
   TokenRange range() const { return batch_; }
   std::span<const std::int32_t> ids() const { return ids_; }  // [tokens, layers, k]
@@ -131,7 +135,7 @@ class MemoryTrace final : public TraceReader {
   struct Shape {
     int num_layers = 1;
     int top_k = 1;
-    int num_experts = 0;  // 0: the largest id plus one
+    int num_experts = 0;  // 0: take the largest id plus one
   };
   MemoryTrace(Shape shape, std::vector<std::int32_t> ids, std::vector<float> weights = {},
               std::vector<std::int64_t> sequence_offsets = {}, std::string name = "trace");

@@ -38,8 +38,8 @@ void require_shape(const Workload& workload, const WorkloadShape& shape) {
     throw InvalidArgument("tokens", "ranks x tokens x k is above 2^63-1");
 }
 
-// The number of tokens before rank `rank`. In w4 rank r has r / (0 + 1 + ... + (P - 1)) of all tokens, so
-// rank 0 has none and the last about twice the mean.
+// The number of tokens on the ranks before rank `rank`. In w4, rank r has r / (0 + 1 + ... + (P - 1)) of all
+// tokens: rank 0 has none, and the last rank has about twice the mean.
 std::int64_t first_token(const Workload& workload, const WorkloadShape& shape, int rank) {
   if (workload.kind != Workload::Kind::w4_source_ragged || shape.num_ranks == 1)
     return rank * shape.tokens_per_rank;
@@ -49,7 +49,8 @@ std::int64_t first_token(const Workload& workload, const WorkloadShape& shape, i
   return rank == shape.num_ranks ? total : static_cast<std::int64_t>(share * static_cast<double>(total));
 }
 
-// Gate weights like a router's: positive, descending, adding up to 1; the largest at most twice the smallest.
+// Gate weights like those of a router: positive, in descending order, adding up to 1. The largest is at most
+// twice the smallest.
 void fill_weights(internal::Draws& draws, std::span<float> weights) {
   float sum = 0;
   for (float& weight : weights) {

@@ -20,7 +20,7 @@ ServingStage stage_of(const ServingModel& serving, int stage) {
   return made;
 }
 
-// Bytes that the MoE layers of a stage take in a case.
+// Bytes that the MoE layers of a stage take in a routing case.
 std::int64_t of_experts(const ServingStage& stage, const RoutingCase& routing) {
   return stage.has_experts ? routing.workspace_bytes + routing.borrowed_bytes : 0;
 }
@@ -29,7 +29,7 @@ std::int64_t total(const ServingStage& stage, const RoutingCase& routing) {
   return stage.weight_bytes + stage.cache_bytes + of_experts(stage, routing);
 }
 
-// Fills in a case's results over all stages.
+// Writes a case's results over all stages into `routing`.
 void judge(RoutingCase& routing, const ServingModel& serving, const std::vector<ServingStage>& stages,
            std::int64_t available_bytes) {
   routing.total_bytes = 0;
@@ -64,7 +64,7 @@ ServingFit fit_serving(const ServingModel& serving, std::int64_t available_bytes
   const auto in_chunks = [&](std::int64_t chunks) {
     return judged(serving.routing("worst, in chunks", worst, chunks));
   };
-  // The most useful chunk count: each chunk has one token of every replica.
+  // Counts up to the most useful one, with which each chunk has one token of every replica.
   const auto counts = std::views::iota(std::int64_t{1}, serving.setup().tokens + 1);
   const auto fewest =
       std::ranges::partition_point(counts, [&](auto count) { return !in_chunks(count).fits; });

@@ -11,7 +11,8 @@ namespace evenkeel {
 
 namespace {
 
-// Rows of the fullest rank over all steps and layers, scaled to the assignments of a step of `serving`.
+// The rows of the fullest rank over all steps and layers, scaled to the number of assignments in a step of
+// `serving`.
 std::int64_t fullest_rows(const ServingModel& serving, std::span<const RoutingProfile> steps,
                           const Topology& topology, const Placement& placement) {
   double most = 1;

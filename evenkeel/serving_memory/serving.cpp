@@ -12,10 +12,11 @@ namespace evenkeel {
 namespace {
 
 __extension__ using Wide = __int128;
-constexpr std::int64_t row_alignment = 128;  // each expert's rows, in DeepGEMM's contiguous layout
+// multiple on which an expert's rows begin (DeepGEMM's contiguous layout)
+constexpr std::int64_t row_alignment = 128;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 32;
 constexpr std::int64_t most_copies = std::int64_t{1} << 20;
-constexpr std::int64_t state_bytes = 4;  // a number in a recurrent state
+constexpr std::int64_t state_bytes = 4;  // bytes of a number in a recurrent state
 
 std::int64_t narrow(Wide number) {
   return static_cast<std::int64_t>(std::min(number, Wide{most_bytes}));
@@ -132,7 +133,7 @@ std::int64_t ServingModel::sequence_bytes(int stage) const {
 
 std::int64_t ServingModel::assignments() const {
   const Parallelism& parallel = setup_.parallel;
-  // If the devices hold several copies of the experts, each copy takes its share of the tokens.
+  // If the devices hold several copies of all experts, the tokens are shared out over these copies.
   const std::int64_t copies = parallel.stage_devices() / parallel.expert_parts();
   return narrow(divide_up(Wide{parallel.data} * setup_.tokens, copies) * model().experts.top_k);
 }
@@ -145,7 +146,7 @@ std::int64_t ServingModel::worst_rows() const {
   const RoutedExperts& experts = model().experts;
   const Wide tokens = Wide{assignments()} / experts.top_k;
   const std::int64_t here = std::min(experts.top_k, local_experts());
-  // Most experts have `fewest` copies, the others one more.
+  // Most experts have `fewest` copies; the others have one more.
   const std::int64_t all = experts.count + setup_.redundant_experts;
   const std::int64_t fewest = all / experts.count;
   const Wide slots_of_fewest = Wide{experts.count - all % experts.count} * fewest;
@@ -155,8 +156,8 @@ std::int64_t ServingModel::worst_rows() const {
 
 std::int64_t ServingModel::slots_for_any_routing() const {
   const std::int64_t hot = std::min(model().experts.top_k, local_experts());
-  // Worst case: all hot experts are consecutive. When they are cut into equal parts, one part touches this
-  // many.
+  // In the worst case all hot experts are consecutive. If they are cut into equal parts, one part touches
+  // this number of ranks.
   return narrow(divide_up(hot, setup_.parallel.expert)) + 1;
 }
 

@@ -16,7 +16,7 @@ namespace evenkeel {
 
 namespace {
 
-constexpr int kMostRuns = 64;  // steps are averaged into at most so many columns of a heat map
+constexpr int kMostRuns = 64;  // a heat map averages the steps into at most this many columns
 
 // Bytes of the new copies when experts move from `before` to `after`: [P, P], sent by their owners.
 std::vector<double> moved_bytes(const std::vector<LayerPlacement>& before,
@@ -31,7 +31,7 @@ std::vector<double> moved_bytes(const std::vector<LayerPlacement>& before,
   return bytes;
 }
 
-// Bytes of copies over all layers, on the rank with the most.
+// Bytes of copies over all layers, on the rank that has the most.
 double copy_bytes(const std::vector<LayerPlacement>& homes, double expert_bytes) {
   std::vector<int> copies(static_cast<std::size_t>(homes.front().num_ranks()));
   for (const LayerPlacement& layer : homes)
@@ -39,7 +39,7 @@ double copy_bytes(const std::vector<LayerPlacement>& homes, double expert_bytes)
   return std::ranges::max(copies) * expert_bytes;
 }
 
-// One method over all steps. Each group has its own replay, since it has its own slots.
+// Replays one method over all steps. Each group of ranks has its own replay, because it has its own slots.
 class MethodRun {
  public:
   MethodRun(const SimSetup& setup, const GroupShape& shape, const Method& method,
@@ -76,7 +76,7 @@ class MethodRun {
     layer_parts_ = {};
     layer_most_ = layer_total_ = 0;
   }
-  // `pictured` is the step's number if this layer is to be shown, else empty.
+  // `pictured` is the step's number if this layer is to be drawn, otherwise empty.
   void run(int layer, int group, const LayerTokens& tokens, std::optional<int> pictured);
   void end_layer(int layer, int step);
   void end_step();
@@ -96,11 +96,11 @@ class MethodRun {
   const SimSetup& setup_;
   int num_steps_;
   MethodResult result_;
-  std::deque<LayerReplay> replays_;  // one per group
+  std::deque<LayerReplay> replays_;  // one for each group
   std::optional<GatheredLayer> gathered_;
-  std::vector<double> within_;  // [P, P] 1 if both ranks are on one node
+  std::vector<double> within_;  // [P, P] 1 if the two ranks are on one node, otherwise 0
   StepFigures step_;
-  std::vector<double> rank_loads_;  // ranks of all groups; sums over the layers of the step
+  std::vector<double> rank_loads_;  // of the ranks of all groups, summed over the layers of the step
   std::int64_t assignments_ = 0, recomputed_ = 0;
   double layer_seconds_ = 0;
   PhaseSeconds layer_parts_{};
@@ -194,7 +194,7 @@ void MethodRun::move_to(const std::vector<LayerPlacement>& homes, StepFigures& n
   next.parts[static_cast<std::size_t>(SimPhase::wait)] += seconds;
 }
 
-// Taken from the first group.
+// The picture shows the first group.
 void MethodRun::take_picture(int step, int layer, const LayerOutcome& outcome) {
   const LayerPlacement& homes = replays_.front().homes(layer);
   const auto ranks = static_cast<std::size_t>(outcome.plan.num_ranks());

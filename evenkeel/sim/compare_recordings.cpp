@@ -8,7 +8,7 @@ namespace evenkeel {
 
 namespace {
 
-// Upper bound for the assignments of a step if sizes matter: beyond any machine.
+// Upper limit for the assignments of a step, used if sizes matter. It is more than any machine can hold.
 constexpr double kMostAssignments = 1e12;
 
 // Throws for options that would have no effect.
@@ -28,8 +28,8 @@ void require_effect(const CompareOptions& options, bool has_place_from, int num_
         num_judged > 1 ? fmt::format("1..{}", num_judged - 1) : "to leave it out");
 }
 
-// Plain EP comes first. If `place_every` is given, each placed method is followed by a renewed one
-// ("eplb@50").
+// Plain EP comes first. If `place_every` is given, each method with a placement is followed by the same
+// method with renewed placements ("eplb@50").
 std::vector<Method> methods_of(const CompareRequest& request, const Known& known) {
   std::vector<Method> asked =
       request.methods.empty() ? usual_methods(known) : parse_methods(request.methods, known);

@@ -1,10 +1,11 @@
-// The alternative without expert parallelism (FSDP). Every rank computes its own tokens. It gathers the
-// weights of all experts for each layer, in forward and again in backward, while the previous layer is
-// computed. Gradients are reduced and scattered.
+// Predicts the alternative without expert parallelism (FSDP). Every rank computes its own tokens. For each
+// layer it gathers the weights of all experts while it computes the previous layer, in forward and again in
+// backward. Gradients are reduced and scattered.
 //
-// Seconds   Of a pass: the slower of the slowest rank's products and the transfer of all weights.
-// Memory    The weights of two layers, one of them in transit; in training also one layer's gradients in f32
-//           and the activations saved for backward.
+// Seconds   A pass takes as long as the products of the slowest rank or the transfer of all weights,
+//           whichever is longer.
+// Memory    The weights of two layers, one of which is being received. In training also one layer's gradients
+//           in f32, and the activations saved for backward.
 // Source    Fully sharded data parallelism: Zhao et al., PyTorch FSDP, VLDB 2023.
 #pragma once
 
@@ -14,7 +15,7 @@ namespace evenkeel {
 
 class GatheredLayer {
  public:
-  // `setup` must know layer and machine, and must outlive this.
+  // `setup` must know the layer's sizes and the machine, and must outlive this object.
   explicit GatheredLayer(const SimSetup& setup);
   const LayerOutcome& run(const LayerTokens& tokens);
 

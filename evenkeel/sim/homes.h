@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-// Returns the homes of each layer, made from steps [begin, end). Robust homes are level on each of up to 8
-// equal parts of these steps. Throws InvalidArgument and Infeasible as place() does.
+// Returns the homes of each layer, made from steps [begin, end). With `robust`, homes are made to be level on
+// each of up to 8 equal parts of these steps. Throws InvalidArgument and Infeasible as place() does.
 std::vector<LayerPlacement> homes_for(const Method& method, StepSource& steps, int begin, int end,
                                       const Topology& topology);
 

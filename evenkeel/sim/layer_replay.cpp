@@ -67,8 +67,8 @@ MemoryOptions memory_options(const Method& method, const SimSetup& setup) {
   return options;
 }
 
-// Where tokens are not known: how many of `count` come before unit `end` of `units`. The remainder of the
-// division comes sooner for some experts and later for others, so that no unit gets all remainders.
+// Used if tokens are not known: how many of `count` assignments are in the first `end` of `units` equal
+// parts. Rounding differs by expert, so that no part gets the remainders of all experts.
 std::int64_t share_of(std::int64_t count, std::size_t expert, std::int64_t end, std::int64_t units) {
   constexpr double kGolden = 0.6180339887498949;
   const double place = static_cast<double>(expert) * kGolden;
@@ -76,7 +76,7 @@ std::int64_t share_of(std::int64_t count, std::size_t expert, std::int64_t end, 
   return (count * end + sooner) / units;
 }
 
-// Takes units [chunk.begin, chunk.end) of every rank's tokens.
+// Copies units [chunk.begin, chunk.end) of every rank's tokens to `part`.
 void take_part(const LayerTokens& all, const Chunk& chunk, std::int64_t units, LayerTokens& part) {
   const int ranks = all.num_ranks();
   part.top_k = all.top_k;
@@ -216,7 +216,7 @@ const LayerOutcome& LayerReplay::run(int layer, const LayerTokens& tokens, bool 
   return outcome_;
 }
 
-// Takes all tokens as one chunk, and keeps its activations for backward.
+// Decides to run all tokens as one chunk and to keep its activations for backward.
 void LayerReplay::take_whole(bool moves, StepDecision& decision) const {
   decision.chunks.assign(1, {0, 1, setup_.backward});
   decision.reason = reason_of_plan(moves);
@@ -240,7 +240,7 @@ void LayerReplay::decide(Planner& planner, const LayerPlacement& homes, const La
                    decision);
 }
 
-// Counts tokens in blocks, as ranks do before they decide.
+// Counts the tokens in blocks, as ranks do before they decide.
 BlockTable LayerReplay::block_table(const LayerPlacement& homes, const LayerTokens& tokens) {
   const int ranks = tokens.num_ranks(), experts = homes.num_experts();
   const int blocks =
@@ -268,8 +268,8 @@ BlockTable LayerReplay::block_table(const LayerPlacement& homes, const LayerToke
   return table;
 }
 
-// Decides chunks for the tokens that were not kept. Tries first with the borrowed weights and gradients still
-// held, then, if that does not fit, after they are freed.
+// Decides chunks for the tokens whose activations were not kept. First tries with the borrowed weights and
+// gradients still held; if that does not fit, tries again with them freed.
 void LayerReplay::decide_recompute(const LayerPlacement& homes, const LayerTokens& tokens,
                                    const StepDecision& forward) {
   const LayerMemory memory = this->memory(homes);
@@ -296,7 +296,7 @@ void LayerReplay::decide_recompute(const LayerPlacement& homes, const LayerToken
   }
 }
 
-// Counts the traffic of a decision's chunks, each under its part of the plan.
+// Counts the traffic of a decision's chunks, each under its own part of the plan.
 void LayerReplay::count_chunks(const LayerPlacement& homes, const LayerTokens& tokens,
                                const StepDecision& decision, std::int64_t units, Chunks& chunks) {
   chunks.traffic.resize(decision.chunks.size());
@@ -369,8 +369,8 @@ void LayerReplay::time(const LayerPlacement& homes, const StepDecision& decision
   for (std::size_t c = 0; c < decision.chunks.size(); ++c) work_.push_back(work(forward_, c, false));
   outcome.seconds = clock.forward(work_, transfers, homes, spans);
   if (setup_.backward) {
-    // Kept chunks first, the last one first. Then the recomputed chunks, whose plan may have fallen back to
-    // plain EP.
+    // Backward handles kept chunks first, in reverse order. Then come the recomputed chunks, whose plan may
+    // have fallen back to plain EP.
     work_.clear();
     for (std::size_t c = decision.chunks.size(); c-- > 0;)
       if (decision.chunks[c].kept) work_.push_back(work(forward_, c, false));
@@ -392,7 +392,7 @@ void LayerReplay::time(const LayerPlacement& homes, const StepDecision& decision
   if (!setup_.machine) outcome.seconds = 0;
 }
 
-// Bytes of gradients by pair of ranks; empty if none travels.
+// Bytes of gradients between each pair of ranks; empty if no gradient is sent.
 std::vector<double> LayerReplay::gradients_home(const StepPlan& plan, const LayerPlacement& homes) const {
   const auto ranks = static_cast<std::size_t>(plan.num_ranks());
   std::vector<double> bytes;

@@ -1,5 +1,5 @@
-// Carries out one layer's steps without computing. Planners, slots and the decision of step/ are the real
-// ones; bytes moved and held are counted, and seconds are predicted.
+// Simulates the steps of one layer. Planners, slots and the decisions of step/ are the code that real steps
+// use. Bytes moved and held are counted, and seconds are predicted.
 #pragma once
 
 #include <cstdint>
@@ -20,54 +20,54 @@
 
 namespace evenkeel {
 
-// The layer and the machine it runs on. Without a layer only loads and transfers are known. Without rates of
-// links or products everything but seconds is known.
+// The layer and the machine it runs on. Without a layer, only loads and transfers can be computed. Without
+// the rates of links or products, everything except seconds can be computed.
 struct SimLayer {
   LayerSizes sizes;
   ChunkShape chunk;
 };
 struct SimSetup {
-  Topology topology;  // of one group
+  Topology topology;  // topology of one group
   std::optional<SimLayer> layer = {};
   std::optional<Machine> machine = {};
   bool backward = false;
-  std::optional<std::int64_t> budget = {};  // of a rank's arena
+  std::optional<std::int64_t> budget = {};  // bytes of a rank's arena
   std::int64_t most_tokens = 1;             // most tokens of a rank in a step
-  PlannerOptions planner = {};              // options of planners; the kind is set by the method
-  MemoryOptions memory = {};                // its cost is `machine`, if known
+  PlannerOptions planner = {};              // options for planners; the method sets the kind of planner
+  MemoryOptions memory = {};                // memory.cost is set to `machine`, if known
 };
 
 struct LayerOutcome {
   StepReason reason = StepReason::as_planned;
   StepPlan plan;
   std::vector<Chunk> chunks;
-  std::vector<Transfer> sent;   // borrowed weights of one pass
+  std::vector<Transfer> sent;   // transfers of borrowed weights in one pass
   std::int64_t recomputed = 0;  // assignments that backward recomputes
   // Set if the layer is known.
   std::int64_t rows = 0;           // sent to other ranks in forward
-  std::vector<Peaks> peaks;        // by rank
+  std::vector<Peaks> peaks;        // one for each rank
   std::vector<double> pair_bytes;  // [P, P]
   LayerSeconds::Moved moved;
   // Set if the machine is known.
   double seconds = 0;
   PhaseSeconds parts{};
-  // Set on request.
+  // Set if spans were requested.
   std::vector<PhaseSpan> spans;
   StepBytes fullest;  // bytes of the fullest rank
 };
 
 class LayerReplay {
  public:
-  // Replays a method in layers with these homes, given by layer. `setup` must outlive it. Throws
-  // InvalidArgument for a method that this set-up does not support.
+  // Replays a method in layers with the given homes, one LayerPlacement per layer. `setup` must outlive this
+  // object. Throws InvalidArgument for a method that this set-up does not support.
   LayerReplay(const SimSetup& setup, const Method& method, std::vector<LayerPlacement> homes);
-  LayerReplay(const LayerReplay&) = delete;  // the decider refers to its members
+  LayerReplay(const LayerReplay&) = delete;  // not copied, because the decider refers to members
   LayerReplay& operator=(const LayerReplay&) = delete;
 
-  // Changes the homes and empties the slots.
+  // Changes the homes and empties all slots.
   void place(std::vector<LayerPlacement> homes);
   const LayerPlacement& homes(int layer) const { return homes_[static_cast<std::size_t>(layer)]; }
-  // Carries out one layer of the next step. The result is valid until the next call.
+  // Simulates one layer of the next step. The result is valid until the next call.
   const LayerOutcome& run(int layer, const LayerTokens& tokens, bool with_spans = false);
 
  private:
@@ -95,7 +95,7 @@ class LayerReplay {
   Method method_;
   Nodes nodes_;                                     // set for two-levels
   std::vector<LayerPlacement> homes_;               // by layer
-  std::vector<std::unique_ptr<Planner>> planners_;  // the fastest plan is taken
+  std::vector<std::unique_ptr<Planner>> planners_;  // every plan is tried, and the fastest is used
   std::vector<std::optional<HeldSlots>> slots_;     // by layer
   std::optional<LayerSeconds> seconds_;
   MemoryOptions options_;
@@ -106,9 +106,10 @@ class LayerReplay {
   ForeignLoads foreign_;
   std::vector<std::int32_t> table_numbers_;
   std::vector<RankMemory> memories_;
-  int blocks_ = 1;                       // number of blocks in which the step was counted
-  std::vector<int> recompute_blocks_;    // the same for what backward recomputes, per decision
-  LayerTokens part_, recompute_tokens_;  // tokens of one chunk, and of what is recomputed
+  int blocks_ = 1;  // number of blocks in which the step was counted
+  // for each decision on what backward recomputes, its number of blocks
+  std::vector<int> recompute_blocks_;
+  LayerTokens part_, recompute_tokens_;  // tokens of one chunk, and of the recomputed part
   StepDecision decision_, recompute_decision_;
   Chunks forward_, recompute_chunks_;
   std::vector<ChunkWork> work_;

@@ -9,7 +9,7 @@ namespace evenkeel {
 
 namespace {
 
-constexpr double kIndexBytes = 4;   // in the message that gives the row of a position
+constexpr double kIndexBytes = 4;   // the row number of a position in the message
 constexpr double kWeightBytes = 4;  // a router weight or its gradient
 
 }  // namespace
@@ -79,7 +79,7 @@ double LayerSeconds::run(std::span<const ChunkWork> chunks, std::span<const Tran
     wait_for_all();
     std::ranges::copy(gradients, bytes_.begin());
     send(bytes_, SimPhase::gradients, moved_.weights);
-    // Owners add the received gradients to their own: one read and one write.
+    // Owners add the received gradients to their own, which takes one read and one write.
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       double came = 0;
       for (std::size_t from = 0; from < ranks_; ++from) came += gradients[from * ranks_ + rank];
@@ -119,7 +119,7 @@ void LayerSeconds::borrow(std::span<const Transfer> transfers) {
   }
 }
 
-// All ranks start together; each continues when its own ports are done.
+// All ranks start sending together. Each rank continues when its own ports are done.
 void LayerSeconds::send(std::span<const double> bytes, SimPhase phase, double& moved) {
   exchange_.of(bytes, took_);
   for (std::size_t i = 0; i < bytes.size(); ++i) pair_bytes_[i] += bytes[i];
@@ -146,7 +146,7 @@ void LayerSeconds::dispatch(const ChunkWork& chunk) {
       const auto positions = static_cast<double>(chunk.traffic.positions[i]);
       bytes_[i] = static_cast<double>(rows[i]) * of_row + positions * of_position +
                   (says_rows && positions > 0 ? kIndexBytes : 0);
-      // It also has which ranks want each row, and the number of rows for each gateway.
+      // The message also tells which ranks need each row, and the number of rows for each gateway.
       if (says_rows && positions > 0 && nodes_.may_forward(RankId(from), RankId(to)))
         bytes_[i] += kIndexBytes *
                      (positions + static_cast<double>(nodes_.members(nodes_.node_of(RankId(to))).size()));
@@ -158,7 +158,7 @@ void LayerSeconds::dispatch(const ChunkWork& chunk) {
   send_rows(chunk.traffic.passed_on, of_row);
 }
 
-// Sends bytes_. First each sent row is gathered: one read and one write.
+// Sends bytes_. Before that, each row to be sent is gathered, which takes one read and one write.
 void LayerSeconds::send_rows(std::span<const std::int64_t> rows, double of_row) {
   for (std::size_t rank = 0; rank < ranks_; ++rank) {
     bytes_[rank * (ranks_ + 1)] = 0;
@@ -168,8 +168,8 @@ void LayerSeconds::send_rows(std::span<const std::int64_t> rows, double of_row) 
   send(bytes_, SimPhase::dispatch, moved_.dispatch);
 }
 
-// Forward sends one result row per assignment. Backward sends one gradient row per row, and one gradient per
-// router weight.
+// Forward sends one result row for each assignment. Backward sends one gradient for each row, and one for
+// each router weight.
 void LayerSeconds::combine(const ChunkWork& chunk) {
   if (sums_in_nodes_) return combine_in_nodes(chunk);
   for (std::size_t from = 0; from < ranks_; ++from)
@@ -189,9 +189,9 @@ void LayerSeconds::combine(const ChunkWork& chunk) {
   }
 }
 
-// Sends one row back for each row that dispatch sent: first within nodes, then to the tokens' ranks.
+// Sends one row back for each row that dispatch sent: first within nodes, then to the ranks of the tokens.
 void LayerSeconds::combine_in_nodes(const ChunkWork& chunk) {
-  for (std::size_t rank = 0; rank < ranks_ && !is_backward_; ++rank)  // results of one row are added
+  for (std::size_t rank = 0; rank < ranks_ && !is_backward_; ++rank)  // adds up the results of each row
     touch_memory(rank, SimPhase::combine,
                  sizes_.row_bytes * static_cast<double>(chunk.traffic.loads[rank].positions_here -
                                                         chunk.traffic.positions[rank * (ranks_ + 1)]));
@@ -222,15 +222,15 @@ void LayerSeconds::touch_memory(std::size_t rank, SimPhase phase, double bytes) 
   add_span(rank, phase, begin, now_[rank]);
 }
 
-// As expert_seconds(), with factors for more products and more reads of the weights.
+// As expert_seconds(), but with more products and more reads of the weights, by these factors.
 double LayerSeconds::products(double rows, double row_factor, double weight_factor) const {
   const double of_rows = rows * row_seconds_ * row_factor;
   const double of_weights = std::min(rows, 1.0) * read_seconds_ * weight_factor;
   return std::max(of_rows, of_weights) + (1 - machine_.overlap) * std::min(of_rows, of_weights);
 }
 
-// Backward does twice the products, and reads and writes f32 gradients. Recomputing does two of the three
-// products.
+// Backward does twice the products of forward, and also reads and writes f32 gradients. Recomputing repeats
+// two of the three products.
 void LayerSeconds::compute(const ChunkWork& chunk, const LayerPlacement& homes) {
   const ExpertWork& work = sizes_.expert.work;
   const double more = chunk.recomputed ? 2.0 / 3 : 0;
@@ -261,7 +261,7 @@ void LayerSeconds::compute(const ChunkWork& chunk, const LayerPlacement& homes) 
                static_cast<double>(borrowed_[rank]) * sizes_.sent_weight_bytes);
       add_span(rank, SimPhase::wait, now, std::max(now, weights_here));
       now = std::max(now, weights_here);
-      // Packing reads and writes the weights; the products then read them once more.
+      // Packing reads and writes the weights; then the products read them once more.
       foreign_[rank] += 3 * static_cast<double>(borrowed_[rank]) * read_seconds_;
     }
     add_span(rank, SimPhase::borrowed_products, now, now + foreign_[rank]);

@@ -144,7 +144,8 @@ std::string Method::description() const {
 }
 
 std::vector<Method> parse_methods(std::string_view text, const Known& known, const std::string& argument) {
-  // A usual method that is not possible here gets its error later, from the code that knows the reason.
+  // Accepts the name of a usual method even if it is not possible here. The code that knows the reason throws
+  // the error later.
   Known all = known;
   all.seconds = all.unlike_links = all.two_levels = all.budget = true;
   all.backward = false;

@@ -1,18 +1,19 @@
-// A method to compare: where experts live, how a step is balanced, and in which memory it runs.
+// A method to compare: the experts' homes, how each step is balanced, and how the step's memory is limited.
 //
 //   "eplb:32+level"     32 copies placed by load, balanced by level
-//   "moetuner+llep"     MoETuner's homes; each step's excess moves as LLEP moves it
+//   "moetuner+llep"     MoETuner's homes; in each step, work above a rank's share moves as in LLEP
 //
 // Names     Parts joined by +, at most one of each kind.
-//   homes    contiguous, eplb:R (R copies), moetuner (two stages, if traffic is known), joint, robust
+//   homes    contiguous, eplb:R (R copies), moetuner (both of its stages if traffic is known), joint, robust
 //            (level on every one of several parts of the recording); joint:R, robust:R with R copies
-//   step     ep (nothing moves), llep, level, level-links (if the machine has unlike links), slots:S (each
-//            rank keeps S borrowed experts from step to step), best (the predicted fastest of ep, llep,
-//            level and level-links)
+//   step     ep (nothing moves), llep, level, level-links (for machines whose links differ), slots:S (each
+//            rank keeps S borrowed experts from step to step), best (the predicted fastest of ep, llep, level
+//            and level-links)
 //   memory   memfine (chunks of 1, 2, 4 or 8 parts, recomputed in backward), budget (chunks as the layer
 //            decides within a byte budget)
-//   routes   two-levels (a row that several ranks of another node want crosses the link once; no budget);
-//            with it node-sums (each node adds a token's results before they leave it: sum_in_nodes)
+//   routes   two-levels (a row that several ranks of another node need crosses the link once; not with a
+//            budget); with two-levels also node-sums (each node adds up a token's results before it sends
+//            them: sum_in_nodes)
 //   or       fsdp: no expert parallelism; every rank gathers the weights of all experts, layer by layer
 #pragma once
 
@@ -31,14 +32,14 @@ struct Method {
 
   std::string name;  // as the caller wrote it
   Homes homes = Homes::contiguous;
-  int copies = 0;  // for eplb, joint and robust
+  int copies = 0;  // number of copies, for eplb, joint and robust
   Step step = Step::ep;
-  int slots = 0;  // for slots
+  int slots = 0;  // number of slots on a rank, for Step::slots
   Memory memory = Memory::unlimited;
   bool two_levels = false;
-  bool node_sums = false;  // with two_levels
+  bool node_sums = false;  // only with two_levels
   bool fsdp = false;
-  bool renews = false;  // is placed anew periodically (CompareOptions::place_every)
+  bool renews = false;  // true if experts are placed anew every CompareOptions::place_every steps
 
   bool is_placed() const { return homes != Homes::contiguous; }
   std::string description() const;
@@ -47,18 +48,19 @@ struct Method {
 // Throws InvalidArgument about `argument` if `text` is not a method; the error lists the possible parts.
 Method parse_method(std::string_view text, const std::string& argument = "methods");
 
-// What is known; it decides which methods can be compared.
+// The known facts, which decide which methods can be compared.
 struct Known {
   int num_experts = 1;
   int num_ranks = 1;
-  bool seconds = false;  // model and machine are known
+  bool seconds = false;  // true if model and machine are known
   bool unlike_links = false;
-  bool two_levels = false;  // several nodes, at least one with several ranks
+  bool two_levels = false;  // several nodes, and at least one has several ranks
   bool backward = false;
   bool budget = false;
 };
 // ep, fsdp, eplb (at least one copy per rank), moetuner, robust, llep, level, level-links, two-levels, slots
-// (2 per rank), memfine, and all: robust+best+budget, without backward also with the copies of eplb.
+// (2 per rank), memfine, and all. `all` is robust+best+budget; without backward it also has as many copies as
+// eplb.
 std::vector<Method> usual_methods(const Known& known);
 // Parses "ep,all,eplb:16+level": names of usual methods, and combinations. Throws InvalidArgument as
 // parse_method().

@@ -9,11 +9,11 @@ namespace evenkeel {
 
 namespace {
 
-// What a rank does for other ranks' experts under a plan.
+// What a rank has to do with other ranks' experts under a plan.
 struct Foreign {
-  std::int64_t borrowed = 0;   // weights it borrows
-  std::int64_t gradients = 0;  // gradients it sends to owners
-  bool awaits = false;         // receives gradients for its own experts
+  std::int64_t borrowed = 0;   // number of experts whose weights it borrows
+  std::int64_t gradients = 0;  // number of experts whose gradients it sends to their owners
+  bool awaits = false;         // true if it receives gradients for its own experts
 };
 
 std::vector<Foreign> foreign_of(const StepPlan& plan, const LayerPlacement& homes) {
@@ -26,7 +26,7 @@ std::vector<Foreign> foreign_of(const StepPlan& plan, const LayerPlacement& home
   return all;
 }
 
-// One rank's bytes during a step.
+// The bytes that one rank holds during a step.
 class RankPeaks {
  public:
   RankPeaks(const LayerMemory& memory, const CarriedStep& step, const Foreign& in_plan,
@@ -58,7 +58,8 @@ class RankPeaks {
  private:
   void add_point(std::int64_t bytes) { points_->push_back(bytes); }
 
-  // Bytes of the tokens' choices, which are kept for backward. Under a budget their space is always reserved.
+  // Bytes of the tokens' choices, which are kept for backward. If there is a budget, their space is always
+  // reserved.
   std::int64_t choices() const {
     if (!memory_.with_backward()) return 0;
     if (memory_.budget) return state_bytes(shape_, memory_.shape.max_tokens);
@@ -66,7 +67,7 @@ class RankPeaks {
     for (const RankLoads& loads : step_.loads) tokens += loads[rank_.offset()].tokens;
     return state_bytes(shape_, tokens);
   }
-  // A table of one block lies in the layer's own memory, outside the arena.
+  // A table of only one block is in the layer's own memory, not in the arena.
   std::int64_t table(int blocks) const {
     return memory_.cuts() && blocks > 1 ? block_table_bytes(shape_, blocks) : 0;
   }
@@ -87,8 +88,8 @@ class RankPeaks {
     }
   }
 
-  // Kept chunks run from the last to the first, then what is recomputed. Gradients that come home arrive one
-  // at a time.
+  // Backward handles the kept chunks from last to first, then the recomputed part. Gradients for this rank's
+  // own experts arrive one at a time.
   void backward() {
     const auto kept =
         static_cast<std::size_t>(std::ranges::find(step_.chunks, false, &Chunk::kept) - step_.chunks.begin());
@@ -112,13 +113,13 @@ class RankPeaks {
   }
 
   bool whole() const { return memory_.options.recompute == Recompute::whole; }
-  // Weights and gradients of borrowed experts in backward.
+  // Bytes of the weights and gradients of borrowed experts in backward.
   std::int64_t away_bytes(const Foreign& part, bool recomputes) const {
     const std::int64_t besides = whole() ? shape_.forward_weight_bytes : shape_.recompute_weight_bytes;
     return part.borrowed * (shape_.backward_weight_bytes + (recomputes ? besides : 0)) +
            part.gradients * shape_.gradient_bytes;
   }
-  // A rank without rows in the chunk takes no workspace in backward.
+  // A rank that has no rows in the chunk needs no workspace in backward.
   std::int64_t chunk_recompute_bytes(const ChunkLoad& load) const {
     ChunkShape shape = shape_;
     if (load.positions_here == 0) shape.workspace.backward = shape.workspace.recompute = 0;

@@ -1,8 +1,8 @@
-// The most bytes that a rank's arena holds while the C++ layer runs a step, exact to the byte: the buffers of
-// budget/chunk_bytes.h, and what is held around them.
+// Computes, exact to the byte, the most bytes that a rank's arena holds while the C++ layer runs a step: the
+// buffers of budget/chunk_bytes.h and all other memory held at the same time.
 //
-// Assumes   A layer that has its arena to itself, and one step at a time.
-// Checked   Against arenas: tests/layer/prediction_test.cpp.
+// Assumes   The layer is the only user of its arena and runs one step at a time.
+// Checked   tests/layer/prediction_test.cpp compares the results with real arenas.
 #pragma once
 
 #include <cstdint>
@@ -17,35 +17,38 @@
 namespace evenkeel {
 
 struct LayerMemory {
-  BudgetShape shape;                        // with the smallest workspaces
+  BudgetShape shape;                        // in which workspaces have their smallest sizes
   std::optional<std::int64_t> budget = {};  // bytes of the arena
   MemoryOptions options = {};
 
   bool with_backward() const { return shape.chunk.with_backward; }
-  // True if steps may be cut. Then units() is the number of units into which a rank's tokens are cut.
+  // True if steps may be cut into chunks. Then units() is the number of units into which a rank's tokens are
+  // cut.
   bool cuts() const;
   std::int64_t units() const;
   // Free bytes between steps, and in backward after everything kept is freed.
   std::int64_t free_bytes() const;
-  // What a rank reports before it decides in forward, while `borrowed` bytes are held.
+  // The memory that a rank reports before it decides in forward, while it holds `borrowed` bytes.
   RankMemory report(std::int64_t tokens, std::int64_t borrowed = 0) const;
-  // Number of blocks in which the tokens are counted if every rank has `table_bytes` for its table.
+  // The number of blocks in which the tokens are counted, if every rank has `table_bytes` for its table of
+  // counts.
   int num_blocks(std::int64_t table_bytes) const;
 };
 
 using RankLoads = std::vector<ChunkLoad>;  // [P]
 
-// A step as it is carried out.
+// A step as it was carried out.
 struct CarriedStep {
   const LayerPlacement& homes;
   const StepPlan& plan;
-  const StepPlan& recompute_plan;  // for what backward recomputes; `plan` or plain EP
+  const StepPlan& recompute_plan;  // plan of what backward recomputes: `plan` or plain EP
   Workspaces workspace;
   std::span<const Chunk> chunks;
-  std::span<const RankLoads> loads;            // by chunk
-  std::span<const RankLoads> recompute_loads;  // by recomputed chunk
-  int blocks = 1;                              // blocks in which the step was counted, if it may be cut
-  std::span<const int> recompute_blocks;       // the same for the recomputed part, per decision
+  std::span<const RankLoads> loads;            // one for each chunk
+  std::span<const RankLoads> recompute_loads;  // one for each recomputed chunk
+  // number of blocks in which the step was counted, if it may be cut
+  int blocks = 1;
+  std::span<const int> recompute_blocks;  // the same for each decision on the recomputed part
 };
 
 struct Peaks {
@@ -60,8 +63,8 @@ struct StepBytes {
   std::vector<std::int64_t> points = {};
   std::size_t backward = 0;  // index of the first point of backward
 };
-// Peaks by rank. `fullest`, if not null, gets the points of the rank with the highest peak. O(chunks P + E +
-// transfers).
+// The peaks of each rank. `fullest`, if not null, gets the points of the rank with the highest peak. O(chunks
+// P + E + transfers).
 std::vector<Peaks> peaks_of(const LayerMemory& memory, const CarriedStep& step, StepBytes* fullest = nullptr);
 
 }  // namespace evenkeel

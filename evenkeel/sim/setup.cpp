@@ -54,7 +54,7 @@ std::optional<Machine> machine_of(const SimRequest& request, std::vector<std::st
   return machine;
 }
 
-// Adds the machine's links if nobody described the topology's.
+// Adds the machine's links if the caller gave no links for the topology.
 Topology with_links(Topology topology, const SimRequest& request, const Machine& machine,
                     std::vector<std::string>& notes) {
   Topology::Description description = topology.description();
@@ -79,8 +79,8 @@ Topology with_links(Topology topology, const SimRequest& request, const Machine&
   return Topology(std::move(description));
 }
 
-// True if require_links() (cost/spill_costs.h) accepts the topology. On other machines links are timed, but
-// plans do not use them.
+// True if require_links() (cost/spill_costs.h) accepts the topology. If it does not, the time of transfers is
+// still predicted, but plans do not use the links.
 bool planners_know_links(const Topology::Description& topology) {
   return topology.links.empty() && topology.speeds.empty() && topology.capacities.empty() &&
          topology.devices_per_rank == 1;

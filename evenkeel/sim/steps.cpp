@@ -111,7 +111,7 @@ class TraceSteps final : public StepSource {
   }
 
  private:
-  // Keeps the first *top_k_ of each token's experts.
+  // Keeps only the first *top_k_ experts of each token.
   std::span<const std::int32_t> first_of_each(std::span<const std::int32_t> ids) {
     const auto all = static_cast<std::size_t>(trace_.info().top_k), k = static_cast<std::size_t>(*top_k_);
     if (k == all) return ids;
@@ -130,8 +130,9 @@ class TraceSteps final : public StepSource {
   std::int64_t tokens_ = 0;
 };
 
-// Loads that come evenly from all ranks. If an expert's load does not divide by the ranks, the remainder goes
-// to one rank each; the next expert continues with the following ranks.
+// Steps whose loads are assumed to come evenly from all ranks. If an expert's load is not divisible by the
+// number of ranks, the remainder is given out one by one to consecutive ranks. The next expert's remainder
+// continues with the ranks after these.
 class LoadSteps final : public StepSource {
  public:
   LoadSteps(std::span<const RoutingProfile> steps, GroupShape shape, std::optional<int> top_k)
@@ -188,7 +189,8 @@ class LoadSteps final : public StepSource {
   }
 
  private:
-  // Sets, for each expert: the load of every rank, the remainder, and the rank at which the remainder starts.
+  // For each expert, sets the load from every rank, the remainder, and the first rank that gets one of the
+  // remainder.
   void split_over_ranks(std::span<const std::int64_t> loads, std::int64_t all) {
     even_share_.clear();
     remainder_.clear();

@@ -16,7 +16,7 @@ namespace evenkeel {
 
 namespace {
 
-// Sets one number of a request. Errors name `argument`.
+// Sets one number in a request. Errors name `argument`.
 class Setter {
  public:
   Setter(std::string_view over, std::string argument) : argument_(std::move(argument)) {
@@ -121,7 +121,8 @@ SweptMethod swept(const Sweep& sweep, const std::string& name) {
   return method;
 }
 
-// The largest phase of plain EP's step. Weights are excluded: they travel in parallel to other phases.
+// The phase that takes the longest in plain EP's step. The weights phase is left out, because it runs in
+// parallel to other phases.
 SimPhase largest_part(const SweepPoint& point) {
   PhaseSeconds parts = point.compared.summaries.front().parts;
   parts[static_cast<std::size_t>(SimPhase::weights)] = 0;
@@ -155,7 +156,7 @@ Sweep sweep(std::span<const Recording> recordings, std::span<const Recording> pl
             const SimProgress& progress) {
   const Setter setter(over, argument);
   Sweep made{.over = setter.name(), .points = {}, .methods = {}, .bottleneck = {}};
-  std::vector<CompareRequest> requests;  // so that a bad value throws before work begins
+  std::vector<CompareRequest> requests;  // all made first, so that a bad value throws before any work
   for (const std::string& value : setter.values()) requests.push_back(setter.with(request, value));
   const int count = static_cast<int>(requests.size());
   for (int i = 0; i < count; ++i) {

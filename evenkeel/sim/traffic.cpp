@@ -9,7 +9,7 @@ namespace evenkeel {
 
 namespace {
 
-constexpr std::int32_t kNowhere = 0;  // for experts without assignments; never read
+constexpr std::int32_t kNowhere = 0;  // the rank of an expert without assignments; never read
 
 void sum_of_ranks(const LayerTokens& chunk, const StepPlan& plan, Traffic& traffic) {
   const auto ranks = static_cast<std::size_t>(chunk.num_ranks());
@@ -69,7 +69,8 @@ void TrafficCounter::count(const LayerTokens& chunk, const StepPlan& whole, cons
   sum_of_ranks(chunk, plan, traffic);
 }
 
-// Stores the rank of each expert with one segment, and the pieces of the others by source rank.
+// Stores the rank of each expert that has one segment. For every other expert, stores its pieces by source
+// rank.
 void TrafficCounter::deal(const Counts& counts, const StepPlan& plan) {
   const auto ranks = static_cast<std::size_t>(counts.num_ranks());
   rank_of_.assign(static_cast<std::size_t>(plan.num_experts()), kNowhere);
@@ -94,7 +95,7 @@ void TrafficCounter::deal(const Counts& counts, const StepPlan& plan) {
   }
 }
 
-// Deals the expert's assignments, then sorts the pieces by source rank.
+// Deals the assignments of one expert, then sorts its pieces by source rank.
 void TrafficCounter::deal_split(const Counts& counts, ExpertId expert, std::span<const Segment> segments,
                                 std::size_t ranks) {
   split_deal_.begin(segments, ranks);
@@ -127,7 +128,7 @@ void TrafficCounter::count_positions(const Counts& counts, Traffic& traffic) con
   }
 }
 
-// A token's row is sent to a rank only once.
+// Counts the rows that `source` sends. A token's row is sent to a rank only once.
 void TrafficCounter::count_rows(const LayerTokens& chunk, RankId source, Traffic& traffic) {
   const auto ranks = static_cast<std::size_t>(chunk.num_ranks());
   const auto k = static_cast<std::size_t>(chunk.top_k);
@@ -155,7 +156,7 @@ void TrafficCounter::count_rows(const LayerTokens& chunk, RankId source, Traffic
   }
 }
 
-// Rows that do not cross the link are taken to come from the next rank of the node.
+// Rows that do not cross the link are assumed to be passed on by the next rank of the node.
 void TrafficCounter::estimate_passed_on(RankId source, std::int64_t tokens, Traffic& traffic) const {
   const auto ranks = static_cast<std::size_t>(nodes_.num_ranks());
   const std::int64_t* const rows = traffic.rows.data() + source.offset() * ranks;
@@ -182,8 +183,8 @@ void TrafficCounter::estimate_passed_on(RankId source, std::int64_t tokens, Traf
   }
 }
 
-// Counts the row of one token, for the ranks in wanted_by_: direct within the node, through a gateway
-// elsewhere.
+// Counts the row of one token for the ranks in wanted_by_. Ranks in the source's node get it directly, ranks
+// in other nodes through a gateway.
 void TrafficCounter::pass_on(RankId source, Traffic& traffic) {
   const auto ranks = static_cast<std::size_t>(nodes_.num_ranks());
   for (int node = 0; node < nodes_.num_nodes(); ++node) {
@@ -203,7 +204,7 @@ void TrafficCounter::pass_on(RankId source, Traffic& traffic) {
   }
 }
 
-// Counts each rank's own tokens at experts that the step's plan splits.
+// Counts, for each rank, the positions of its own tokens at experts that the step's plan splits.
 void TrafficCounter::count_split(const Counts& counts, const StepPlan& whole, const LayerPlacement& homes,
                                  Traffic& traffic) const {
   for (ExpertId expert : indices<ExpertId>(whole.num_experts())) {

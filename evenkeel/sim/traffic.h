@@ -1,9 +1,10 @@
-// What a chunk of a step puts on each rank and sends between ranks, dealt token by token as the layer does.
+// Counts the load that a chunk of a step puts on each rank and the rows it sends between ranks. Assignments
+// are dealt token by token, as in the layer.
 //
-// Exact     Rows, positions and all that chunk_buffers.h counts, if tokens are known. If only loads are
-//           known, a rank is assumed to send one row per assignment to another rank, up to the number of its
-//           tokens. That is too many where a token goes to a rank for several experts. In two levels, the
-//           ranks of a node are then assumed to want tokens independently.
+// Exact     If tokens are known, rows, positions and everything that chunk_buffers.h counts are exact. If
+//           only loads are known, a rank is assumed to send one row per assignment to another rank, up to the
+//           number of its tokens. That is too many if a token goes to a rank for several experts. In two
+//           levels, the ranks of a node are also assumed to need tokens independently of each other.
 // Cost      O(assignments + P E + P x split experts); reuses its memory.
 #pragma once
 
@@ -22,24 +23,25 @@ namespace evenkeel {
 
 struct Traffic {
   std::vector<ChunkLoad> loads;         // [P]
-  std::vector<std::int64_t> rows;       // [P, P] by source rank; the diagonal stays on the rank
-  std::vector<std::int64_t> positions;  // [P, P] likewise
-  // In two levels, [P, P] by sender: rows to the rank they reach first, and rows that are passed on.
+  std::vector<std::int64_t> rows;       // [P, P] by source rank; rows on the diagonal stay on the rank
+  std::vector<std::int64_t> positions;  // [P, P] by source rank
+  // Only in two levels, [P, P] by sender: rows sent to the first rank that they reach, and rows passed on
+  // from there.
   std::vector<std::int64_t> direct, passed_on;
 };
 
 class TrafficCounter {
  public:
-  // If `nodes` is given, rows travel in two levels.
+  // If `nodes` is given, rows are sent in two levels.
   explicit TrafficCounter(Nodes nodes = {}) : nodes_(std::move(nodes)) {}
 
-  // `chunk` has the chunk's tokens and counts. `plan` is the chunk's plan. `whole` is the step's plan, which
-  // tells which experts are split.
+  // `chunk` has the chunk's tokens and counts. `plan` is the chunk's plan. `whole` is the plan of the whole
+  // step; it tells which experts are split.
   void count(const LayerTokens& chunk, const StepPlan& whole, const StepPlan& plan,
              const LayerPlacement& homes, Traffic& traffic);
 
  private:
-  // `rank` computes the next `count` of a source's assignments to a split expert.
+  // `rank` computes the next `count` assignments that a source has to a split expert.
   struct Piece {
     std::int32_t rank;
     std::int64_t count;
@@ -55,7 +57,7 @@ class TrafficCounter {
   };
   struct Cursor {
     std::span<const Piece> pieces;
-    std::int64_t done = 0;  // assignments done of the first piece
+    std::int64_t done = 0;  // number of assignments of the first piece already dealt
 
     std::int32_t next() {
       if (done == pieces.front().count) {
@@ -80,17 +82,18 @@ class TrafficCounter {
                    Traffic& traffic) const;
 
   Nodes nodes_;
-  std::vector<std::uint32_t> wanted_by_;  // [nodes] ranks that want the token's row, one bit per place
+  // [nodes] ranks that need the token's row; bit i is the node's rank i
+  std::vector<std::uint32_t> wanted_by_;
   SplitDeal split_deal_;
-  std::vector<std::int32_t> rank_of_;        // [E] its only rank, or -1 - its index in split_experts_
+  std::vector<std::int32_t> rank_of_;        // [E] the only rank, or -1 - index in split_experts_
   std::vector<ExpertId> split_experts_;      // experts that several ranks compute
-  std::vector<ExpertRange> unsplit_ranges_;  // the other experts
+  std::vector<ExpertRange> unsplit_ranges_;  // ranges of the other experts
   std::vector<Move> moves_;                  // of one expert of split_experts_
-  std::vector<std::size_t> from_;            // [P + 1] begin of each source's moves
-  std::vector<Piece> pieces_;                // by expert of split_experts_, then by source
+  std::vector<std::size_t> from_;            // [P + 1] where each source's moves begin
+  std::vector<Piece> pieces_;                // by expert of split_experts_, then by source rank
   std::vector<std::size_t> piece_begin_;     // [split experts x P + 1]
-  std::vector<Cursor> cursors_;              // by expert of split_experts_, of one source
-  std::vector<std::int64_t> seen_;           // [P] the last token whose row went to the rank
+  std::vector<Cursor> cursors_;              // for one source: a cursor for each of split_experts_
+  std::vector<std::int64_t> seen_;           // [P] the last token whose row was sent to the rank
 };
 
 }  // namespace evenkeel

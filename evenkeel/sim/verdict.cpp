@@ -37,7 +37,7 @@ double field_mean(const MethodResult& method, Field field) {
   return mean_of(values_of(method, field));
 }
 
-// Means of kBlocks blocks of consecutive steps.
+// The mean of each of kBlocks blocks of consecutive steps.
 std::vector<double> block_means(const std::vector<double>& values) {
   std::vector<double> means;
   for (std::size_t block = 0; block < kBlocks; ++block) {
@@ -60,8 +60,8 @@ RankPair worst_pair_of(const Comparison& comparison, const MethodResult& method)
   return worst;
 }
 
-// What is compared of each step: seconds, or max/mean if seconds are not known. The time of moving experts is
-// not random, so it is spread evenly over all steps and does not widen the bounds.
+// The values compared, one for each step: seconds, or max/mean if seconds are not known. The time of moving
+// experts is not random. It is spread evenly over all steps, so that it does not widen the bounds.
 std::vector<double> compared(const Comparison& comparison, const MethodResult& method) {
   if (!comparison.has_seconds) return values_of(method, &StepFigures::max_over_mean);
   std::vector<double> seconds = values_of(method, &StepFigures::seconds);
@@ -143,7 +143,7 @@ void Judge::judge(const MethodResult& method, MethodSummary& sum) const {
   const int units = std::min(comparison_.num_steps, comparison_.independent_parts);
   const int misfits_before = over_budget(plain_), misfits = over_budget(method);
   if (misfits > 0 || misfits_before > 0) {
-    // A step that does not fit cannot run, so this decides.
+    // A step that does not fit cannot run, so fitting decides the answer.
     sum.answer = misfits > 0 ? Answer::does_not_pay : Answer::pays;
     sum.sentence = fmt::format("{} of {} steps do not fit (plain EP: {}); {}{}", misfits,
                                comparison_.num_steps, misfits_before, figure, cost_of(sum));
@@ -174,7 +174,7 @@ void Judge::judge_gain(const Gain& gain, const std::string& figure, MethodSummar
 }
 
 std::string Judge::from_tokens(const MethodSummary& sum) const {
-  // It is predicted from a few layers, so it may contradict the verdict over all layers.
+  // The break-even is predicted from a few layers, so it may contradict the verdict over all layers.
   const bool pays = sum.answer == Answer::pays;
   if (!sum.break_even_tokens || pays != (*sum.break_even_tokens <= comparison_.tokens_per_step)) return "";
   return fmt::format("; it {} from about {} tokens a step on", pays ? "pays" : "would pay",

@@ -22,7 +22,8 @@ StepDecider::~StepDecider() = default;
 void StepDecider::decide(const StepInputs& in, StepDecision& decision) {
   if (options_.plans_chunks) return decide_runs(in, decision);
   if (in.pass == StepPass::forward) in.planner->plan(in.counts, in.homes, decision.plan);
-  if (!in.homes.has_single_homes()) plain_plan_.begin(in.homes);  // allocates before it is needed
+  // allocates now, before the memory is needed
+  if (!in.homes.has_single_homes()) plain_plan_.begin(in.homes);
   candidates_->read(in);
   candidates_->follow(decision.plan, in.homes);
   decision.reason = reason_of_plan(decision.plan.spilled());
@@ -34,7 +35,7 @@ void StepDecider::decide(const StepInputs& in, StepDecision& decision) {
   EVENKEEL_CHECK(in.holds_borrowed || !decision.chunks.empty());
 }
 
-// What the planner's plan does not keep may go backward under plain EP.
+// The part of a step that the planner's plan does not keep may run backward under plain EP.
 void StepDecider::decide_forward(const StepInputs& in, StepDecision& decision) {
   const bool keeps_whole = candidates_->keeps() && candidates_->cuts_exactly();
   if (keeps_whole) candidates_->find_kept_whole();
@@ -56,7 +57,8 @@ void StepDecider::decide_forward(const StepInputs& in, StepDecision& decision) {
     if (fits) decision.seconds = given.seconds_with(backward_seconds);
     take_plain_if_faster(in, backward_seconds, decision);
   }
-  // Not all of this step could be kept: what other steps keep may leave no contiguous memory for it.
+  // The whole step could not be kept: the activations that other steps keep may leave no contiguous memory
+  // for it.
   if (!keep_all || !decision.chunks.empty()) return;
   candidates_->find_forward(false, backward_seconds);
   take_best(backward_seconds, decision);
@@ -72,8 +74,9 @@ void StepDecider::decide_backward(const StepInputs& in, StepDecision& decision) 
   take_plain_if_faster(in, 0, decision);
 }
 
-// Candidates are: the fewest equal chunks with plans of their own that fit, up to 8; if none fit, 16 or 32 of
-// them or the longest chunks that fit; chunks that share one plan; and plain EP.
+// Tries equal chunks with a plan for each chunk: the smallest number of chunks that fits, up to 8. If none of
+// these fits, tries 16 or 32 such chunks, and chunks that are each as long as fits. Also tries chunks that
+// share one plan, and plain EP.
 void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
   static constexpr std::array<std::int64_t, 8> few = {1, 2, 3, 4, 5, 6, 7, 8};
   static constexpr std::array<std::int64_t, 2> many = {16, 32};
@@ -82,7 +85,7 @@ void StepDecider::decide_runs(const StepInputs& in, StepDecision& decision) {
   decision.chunks.clear();
   decision.refine.clear();
   decision.plans_chunks = true;
-  decision.reason = StepReason::nothing_moves;  // the reason if all blocks must be counted again
+  decision.reason = StepReason::nothing_moves;  // the reason that stays if all blocks must be counted again
   decision.seconds = std::numeric_limits<double>::infinity();  // no candidate yet
   if (by_bins) {
     if (!take_equal(in, rule.bins, false, decision) && !take_equal(in, rule.bins, true, decision))
@@ -127,8 +130,8 @@ PlannedChunks StepDecider::equal_chunks(const StepInputs& in, int count, bool pl
   return all;
 }
 
-// Takes the first of these numbers of chunks that fits, if it is faster than the decision so far. False if
-// none fits.
+// Takes the first number of chunks in `counts` with which the step fits, if it is faster than the decision so
+// far. Returns false if it fits with none of them.
 bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t> counts, bool plain_ep,
                              StepDecision& decision) {
   const std::int64_t blocks = in.table.num_blocks();
@@ -149,7 +152,8 @@ bool StepDecider::take_equal(const StepInputs& in, std::span<const std::int64_t>
   return false;
 }
 
-// Makes chunks as long as they fit, and leaves everything at home in a chunk where moving does not fit.
+// Makes chunks as long as they fit. If a chunk fits only without moving work, the whole chunk is computed at
+// home.
 void StepDecider::take_longest_if_faster(const StepInputs& in, StepDecision& decision) {
   const std::int64_t limit = std::ranges::min(in.memories, {}, &RankMemory::free_bytes).free_bytes;
   std::vector<Chunk> chunks;
@@ -189,7 +193,7 @@ void StepDecider::take_longest_if_faster(const StepInputs& in, StepDecision& dec
   decision.reason = reason;
 }
 
-// False if nothing fits.
+// Returns false if nothing fits.
 bool StepDecider::take_best(double backward_seconds, StepDecision& decision) {
   internal::StepCandidate& best = candidates_->best();
   decision.chunks.swap(best.chunks);
@@ -207,7 +211,7 @@ void StepDecider::take_plain_if_faster(const StepInputs& in, double backward_sec
   plain_planner_.plan(in.counts, in.homes, decision.plan);
 }
 
-// Where each expert has one home, plain EP needs no step plan.
+// If each expert has only one home, plain EP needs no step plan.
 void StepDecider::follow_plain(const StepInputs& in) {
   if (in.homes.has_single_homes()) return candidates_->stay_home(in.counts);
   plain_planner_.plan(in.counts, in.homes, plain_plan_);

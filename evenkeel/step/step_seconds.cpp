@@ -36,9 +36,9 @@ double StepSeconds::of(const Chunk& chunk) const {
   return slowest(begin, end, part, chunk.kept, 1) + fixed_;
 }
 
-// Seconds of the slowest rank in `chunks` equal chunks that together have `part` of the blocks' load.
-// Backward multiplies twice as much as forward, and reads and writes f32 gradients. Recomputing repeats two
-// products of three.
+// Seconds of the slowest rank for `chunks` equal chunks that together have the share `part` of the blocks'
+// load. Backward does twice the products of forward, and also reads and writes f32 gradients. Recomputing
+// repeats two of the three products.
 double StepSeconds::slowest(int begin, int end, double part, bool kept, std::int64_t chunks) const {
   const double more = kept ? 0 : 2.0 / 3;
   const double of_position = position_ * (backward_ ? 2 + more : 1);
@@ -49,14 +49,14 @@ double StepSeconds::slowest(int begin, int end, double part, bool kept, std::int
     const BlockLoads::GroupShares groups = loads_.group_shares(rank);
     const double positions = part_of_chunk * static_cast<double>(count);
     const double at_most = std::min(positions, static_cast<double>(groups.of_each.size()));
-    // Not slower, even if nothing overlaps.
+    // This rank is not slower than the slowest so far, even if nothing overlaps.
     if (positions * of_position + at_most * of_group <= slowest) return;
     slowest = std::max(slowest, of_groups(groups, positions, of_position, of_group));
   });
   return slowest * static_cast<double>(chunks);
 }
 
-// A group of less than one row per chunk is assumed to be in that fraction of the chunks.
+// If an expert has less than one row per chunk, it is assumed to have one row in that fraction of the chunks.
 double StepSeconds::of_groups(const BlockLoads::GroupShares& groups, double positions, double of_position,
                               double of_group) const {
   const double least = positions * groups.least, largest = positions * groups.largest;

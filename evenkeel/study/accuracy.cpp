@@ -16,12 +16,12 @@ namespace evenkeel {
 
 namespace {
 
-// One tensor's errors, element by element.
+// Collects the errors of one tensor, element by element.
 class TensorError {
  public:
   explicit TensorError(const char* name) : name_(name) {}
 
-  // Adds one element. Throws Unsupported if a value is not finite, since no error can be given then.
+  // Adds one element. Throws Unsupported if a value is not finite, because the error is then undefined.
   void see(double reference, double measured) {
     if (!(std::isfinite(reference) && std::isfinite(measured)))
       throw Unsupported(fmt::format(
@@ -44,7 +44,7 @@ class TensorError {
   std::int64_t seen_ = 0;
 };
 
-// Compares measured(i) with expected[i].
+// Compares measured(i) with expected[i] for every i.
 template <class Measured>
 void compare_tensor(const char* name, std::span<const double> expected, const Measured& measured,
                     Accuracy& worst) {
@@ -53,7 +53,8 @@ void compare_tensor(const char* name, std::span<const double> expected, const Me
   error.add_to(worst);
 }
 
-// Compares one gradient tensor of all experts. Experts without tokens have no reference, and must have zeros.
+// Compares one gradient tensor of all experts. Experts without tokens have no reference; their gradients must
+// be zero.
 void compare_gradients(const char* name, const DenseResult& reference,
                        std::vector<double> DenseResult::Expert::*part, const Tensor& measured,
                        Accuracy& worst) {
@@ -111,7 +112,7 @@ DenseResult evaluate(const ExperimentSetup& setup, const Batch& batch) {
                         setup.backward ? rows(setup.inputs->grad_output) : ConstRows{});
 }
 
-// Output of the same layer on one rank, with planner ep.
+// The output of the same layer on one rank, under planner ep.
 std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch& batch) {
   ExperimentSetup alone = setup;
   alone.placement = LayerPlacement::contiguous(setup.shape.num_experts, 1);
@@ -128,7 +129,7 @@ std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch
   return output;
 }
 
-// Far above rounding errors, even in bf16 where positive and negative results nearly cancel.
+// A limit far above rounding errors, even in bf16 where positive and negative results nearly cancel.
 double most_error(DataType type) {
   return type == DataType::f32 ? 1e-2 : 1.0;
 }
@@ -137,7 +138,7 @@ void require_right(const ExperimentSetup& setup, const std::vector<Accuracy>& ac
   for (std::size_t candidate = 0; candidate < accuracy.size(); ++candidate) {
     const std::string_view planner = name_of(setup.candidates[candidate].planner.kind);
     const double error = accuracy[candidate].max_rel_error;
-    const bool vanishes = accuracy[candidate].max_abs_error < 1e-30;  // close to f32 underflow
+    const bool vanishes = accuracy[candidate].max_abs_error < 1e-30;  // near the smallest f32
     if (!vanishes && !(error <= most_error(setup.shape.expert.type)))
       throw Unsupported(
           fmt::format("the step under {} is wrong on this machine: its largest error is {:.3g} of the "

@@ -12,24 +12,24 @@ namespace evenkeel {
 
 struct Accuracy {
   double max_abs_error = 0;
-  // Largest max|error| / max|reference| of any tensor; 0 if both are 0. The tensors are the output and, with
-  // backward, the gradients of hidden rows, of router weights, and of gate_up, down and the biases of all
-  // experts.
+  // max|error| / max|reference| of the tensor for which it is largest; 0 if both are 0. The tensors are the
+  // output and, with backward, the gradients of hidden rows, of router weights, and of gate_up, down and the
+  // biases of all experts.
   double max_rel_error = 0;
-  // Compared with the same layer on one rank with planner ep. Empty if this machine does not promise equal
-  // bits.
+  // Whether the output has the same bits as that of the same layer on one rank under planner ep. Empty if
+  // this machine does not promise equal bits.
   std::optional<bool> bitwise_equal;
-  // Hash of the bytes of all these tensors (base/hash.h); equal if all bits are equal.
+  // Hash of the bytes of all tensors named above (base/hash.h); equal if all bits are equal.
   std::uint64_t checksum = 0;
 };
 
 struct CheckedFigures {
   Figures figures;
-  std::vector<Accuracy> accuracy;  // by candidate; empty except on the first rank
+  std::vector<Accuracy> accuracy;  // one for each candidate; empty except on the first rank
 };
 
-// Throws Unsupported if a result is not finite or is wrong: too far from the dense evaluation, or not
-// bit-equal where equal bits are promised.
+// Throws Unsupported if a result is not finite, is too far from the dense evaluation, or has other bits
+// although equal bits are promised.
 CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batch,
                                  const RoundProgress& progress = {});
 

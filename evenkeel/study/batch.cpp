@@ -67,7 +67,7 @@ std::vector<TokenRange> chosen_ranges(const TraceInfo& info, const TraceWindow& 
   return ranges;
 }
 
-// Deals whole ranges to the ranks, in order. Returns first_token.
+// Deals ranges to the ranks in order, without cutting any range. Returns first_token.
 std::vector<std::int64_t> dealt_whole(const std::vector<TokenRange>& ranges, int num_ranks) {
   std::vector<std::int64_t> first = {0};
   std::size_t next = 0;

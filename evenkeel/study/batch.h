@@ -1,4 +1,5 @@
-// The tokens of a step and their routing, over all ranks. The tokens do not depend on the number of ranks.
+// The tokens of a step on all ranks, and their routing. The tokens themselves do not depend on the number of
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ struct Batch {
   TopK top_k_of(std::int64_t begin, std::int64_t tokens) const;
 };
 
-// The most tokens of any rank in any batch; at least 1.
+// The number of tokens of the rank that has the most in any batch; at least 1.
 std::int64_t most_tokens(const std::vector<Batch>& batches);
 
 // A batch of a named workload (routing/workload.h).
@@ -46,22 +47,22 @@ Batch batch_of_workload(const std::string& name, const WorkloadShape& shape, std
 // Selects tokens of a trace.
 struct TraceWindow {
   LayerId layer;
-  // Every step-th sequence of [begin, end). If not given, the whole trace.
+  // Every `step`-th sequence of [begin, end). If sequences are not given, the whole trace is used.
   struct Sequences {
     std::int64_t begin = 0;
     std::int64_t end = 0;
     std::int64_t step = 1;
   };
   std::optional<Sequences> sequences;
-  // Tokens per rank. If not given: all of the chosen sequences; without chosen sequences, up to
-  // kTokensPerRank tokens per rank.
+  // The number of tokens per rank. If not given, all tokens of the chosen sequences are used. If no sequences
+  // are chosen either, up to kTokensPerRank tokens per rank are used.
   std::optional<std::int64_t> tokens_per_rank;
 };
 inline constexpr std::int64_t kTokensPerRank = 1024;
 
 // Deals the window's tokens to the ranks in order. Whole sequences stay on one rank if the window consists of
-// whole sequences; otherwise all ranks get equally many tokens. Router weights are the trace's, or equal if
-// it has none. Errors name the options of `evenkeel run`.
+// whole sequences; otherwise all ranks get equally many tokens. Router weights are those of the trace, or all
+// equal if the trace has none. Errors name the options of `evenkeel run`.
 Batch batch_of_trace(TraceReader& trace, const TraceWindow& window, int num_ranks);
 
 }  // namespace evenkeel

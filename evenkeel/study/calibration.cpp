@@ -19,7 +19,7 @@ namespace evenkeel {
 
 namespace {
 
-// How much to measure.
+// The amount of work that is measured.
 struct Effort {
   int repeats = 9;
   std::int64_t many_rows = 512;
@@ -27,16 +27,17 @@ struct Effort {
 };
 constexpr Effort kQuick = {.repeats = 3, .many_rows = 128, .weight_bytes = std::int64_t{48} << 20};
 
-// No measured time is below this: a time of 0 would be a measurement error.
+// A lower limit for measured times: a time of 0 would be a measurement error.
 constexpr double kLeastSeconds = 1e-9;
-constexpr std::int64_t kMessages[] = {4 << 10, 256 << 10, 8 << 20};  // bytes
+constexpr std::int64_t kMessages[] = {4 << 10, 256 << 10, 8 << 20};  // message sizes in bytes
 constexpr int kManyChunks = 32;
 constexpr std::int64_t kChunkTokens = 2;
 constexpr std::int64_t kNarrow = 16;
 constexpr int kNarrower = 4;
 constexpr double kSomeInnerHalf = 100;
 
-// CPU time of this thread. The first call warms up and does not count.
+// The median CPU time of this thread over `repeats` calls. One more call before them warms up and does not
+// count.
 template <class Work>
 double median_seconds(int repeats, const Work& work) {
   std::vector<double> seconds;
@@ -80,7 +81,7 @@ ExpertWork work_of(const ExpertShape& shape) {
           .bytes = static_cast<double>(shape.weight_bytes())};
 }
 
-// Times one row, many rows, and a row count at which reading and multiplying take about equally long.
+// Times one row, many rows, and a number of rows with which reading and multiplying take about equally long.
 std::vector<ProductTime> measure_products(const ManyExperts& experts, int thread, const Effort& effort) {
   const ExpertShape& shape = experts.ffn->shape();
   const Tensor input = seeded_tensor(shape.type, effort.many_rows * shape.hidden, 1, 1.0);
@@ -106,7 +107,7 @@ std::vector<ProductTime> measure_products(const ManyExperts& experts, int thread
   return {few, time_of(all, std::llround(std::clamp(between, few.rows, many.rows))), many};
 }
 
-// Runs on as many threads as ranks can compute at a time.
+// Measures on as many threads as ranks can compute at the same time.
 std::vector<ProductTime> product_times(const MoeShape& layer, int ranks, const Effort& effort) {
   const ManyExperts experts(layer, effort.weight_bytes);
   std::vector<std::vector<ProductTime>> times(static_cast<std::size_t>(std::min(ranks, usable_cores())));
@@ -119,19 +120,19 @@ std::vector<ProductTime> product_times(const MoeShape& layer, int ranks, const E
   return all;
 }
 
-// The starting point of the fit. For times of a single shape `inner_half` is 0, since they do not determine
-// it.
+// The starting point of the fit. Times of a single shape do not determine `inner_half`; for these it is 0.
 Machine start_of(double inner_half) {
   return {.inner_half = inner_half, .overlap = 0.5};
 }
 
-// Uses the layer's experts, and narrower ones, which show the cost of short inner dimensions.
+// Measures the layer's experts, and narrower experts, which show the cost of short inner dimensions.
 Machine calibrate_products(const MoeShape& layer, int ranks) {
   std::vector<ProductTime> times = product_times(layer, ranks, Effort{});
   MoeShape narrow = layer;
   narrow.expert.hidden = std::max<std::int64_t>(layer.expert.hidden / kNarrower, 1);
   narrow.expert.intermediate = std::max<std::int64_t>(layer.expert.intermediate / kNarrower, 1);
-  narrow.num_experts *= kNarrower * kNarrower;  // as many bytes as before, so the caches hold no larger share
+  // as many bytes as the wide experts, so that caches hold no larger share
+  narrow.num_experts *= kNarrower * kNarrower;
   for (const ProductTime& time : product_times(narrow, ranks, Effort{})) times.push_back(time);
   return fit_products(start_of(kSomeInnerHalf), times);
 }
@@ -167,7 +168,7 @@ void calibrate_link(const Effort& effort, Machine& machine) {
   machine.nic_seconds = machine.link_seconds;
 }
 
-// Tokens spread over all ranks, all at one expert per rank.
+// A batch with tokens on all ranks, all of whose assignments go to one expert on each rank.
 Batch spread_batch(const LayerPlacement& placement, int top_k) {
   const int ranks = placement.num_ranks();
   std::vector<std::int32_t> first_native;
@@ -213,7 +214,7 @@ std::string cpu_name() {
 
 Calibration calibrate(const MoeShape& layer, int ranks) {
   Calibration calibration;
-  MoeShape few = layer;  // at least this many experts are measured
+  MoeShape few = layer;  // checked with this many experts, which are always measured
   few.num_experts = std::min(layer.num_experts, 2);
   require_memory({few, LayerPlacement::contiguous(few.num_experts, 1)}, 0);
   calibration.machine = calibrate_products(layer, ranks);

@@ -7,7 +7,7 @@ namespace evenkeel {
 
 namespace {
 
-constexpr double kWholeShare = 100'000;  // 100 % in thousandths of a percent
+constexpr double kWholeShare = 100'000;  // 100 %, in thousandths of a percent
 
 }  // namespace
 

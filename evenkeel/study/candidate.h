@@ -1,4 +1,4 @@
-// The candidates for running a layer's steps that are compared: each is a planner and a memory budget.
+// The candidates that are compared for running a layer's steps. Each is a planner and a memory budget.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace evenkeel {
 
-// The memory that a layer may use, and how it stays within that.
+// The memory that a layer may use, and the options for staying within it.
 struct Budget {
   std::int64_t bytes = Arena::kNoBudget;  // of each rank's arena
   MemoryOptions memory;
@@ -24,16 +24,16 @@ struct Budget {
   friend bool operator==(const Budget&, const Budget&) = default;
 };
 
-// The words used by options: "auto"; "exact", "mact" or a number.
+// The words that options use: Recompute as "auto" and the like; ChunkRule as "exact", "mact" or a number.
 std::string_view name_of(Recompute recompute);
 std::string name_of(const ChunkRule& rule);
 
-// A requested budget: in bytes, or as a share of what plain ep takes.
+// A requested budget: in bytes, or as a share of the bytes that plain ep takes.
 struct RequestedBudget {
   std::int64_t bytes = 0;
-  std::int64_t share_thousandths_of_percent = 0;  // 0: `bytes` is used
+  std::int64_t share_thousandths_of_percent = 0;  // 0: use `bytes`
 
-  // At least one byte.
+  // The budget in bytes, at least 1. `whole` is the bytes that plain ep takes.
   std::int64_t bytes_of(std::int64_t whole) const;
 };
 
@@ -44,9 +44,9 @@ struct Candidate {
   bool is_plain() const { return planner.kind == PlannerOptions::Kind::ep; }
 };
 
-// Plain ep, the usual reference.
+// Plain ep, which usually is the reference.
 Candidate plain_ep(const Budget& budget = {});
-// One candidate per planner, all with this budget.
+// One candidate for each planner, all with this budget.
 std::vector<Candidate> candidates_of(const std::vector<PlannerOptions>& planners, const Budget& budget);
 
 }  // namespace evenkeel

@@ -64,7 +64,7 @@ class CurveMeasurement {
       curve_.rows.push_back({candidate, std::nullopt, curve_.reference.least_budget, {}, requested});
     }
   }
-  // Rows in which backward recomputes the whole step at once, unchunked.
+  // Adds the rows in which backward recomputes the whole step as one chunk.
   void add_whole(int few_rounds) {
     const Budget whole = within(Arena::kNoBudget, Recompute::whole);
     add(measured(plain_ep(whole), few_rounds, "ep, whole"), false);

@@ -1,10 +1,12 @@
 // How the time of a step depends on its memory budget.
 //
-// Reference The planner without a budget. Every time is a ratio to the reference of the same round.
-// Rows      Without a budget: plain ep; with backward also plain ep and the planner, both recomputing the
-//           whole step at once, unchunked. Then the planner in twice the bytes of the reference. Then for
-//           each budget: the planner, and plain ep, which can only save memory by chunking.
-// Shares    Relative to the worst rank's peak under plain ep without a budget, on the same routing.
+// Reference The planner without a budget. Every time is a ratio to the reference's time in the same round.
+// Rows      The first row is plain ep without a budget. With backward, plain ep and the planner follow, still
+//           without a budget, both recomputing the whole step as one chunk. Then comes the planner with a
+//           budget of twice the reference's bytes. Then, for each budget, the planner and plain ep, which can
+//           save memory only by chunks.
+// Shares    A budget's share is relative to the worst rank's peak under plain ep without a budget, with the
+//           same routing.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +20,11 @@ namespace evenkeel {
 
 struct CurveRow {
   Candidate candidate;
-  // Empty if the budget is below the least.
+  // Empty if the budget is below the least budget.
   std::optional<CandidateFigures> figures;
   std::int64_t least_budget = 0;
-  RoundRatio control;      // of the rounds in which this row was measured
-  bool requested = false;  // one of the requested budgets
+  RoundRatio control;      // from the rounds in which this row was measured
+  bool requested = false;  // true for a row of a requested budget
 };
 
 struct Curve {
@@ -41,7 +43,7 @@ struct Curves {
   std::vector<Curve> scenarios;
 };
 
-// Uses the set-up's first planner, and the costs in its budget.
+// Uses the first planner of the set-up and the costs in that planner's budget.
 Curves measure_curves(const StudySetup& setup, const std::vector<std::string>& scenarios,
                       const std::vector<RequestedBudget>& budgets, const NamedProgress& progress);
 

@@ -14,21 +14,21 @@ namespace {
 
 using Kind = PlannerOptions::Kind;
 
-constexpr int kLayer = 4;  // the layer whose weights are shipped
+constexpr int kLayer = 4;  // the layer whose weights come with the project
 // The batches are small, so small segments are worth moving.
 constexpr std::int64_t kMinSegment = 64;
-// The figures under a budget need fewer rounds.
+// The steps under a budget need fewer rounds.
 constexpr int kBudgetRounds = 7;
 
-// Each selection has 16 sequences of 256 tokens. The trace has 32 sequences each of python, cpp, prose, data
-// and asm, in this order.
+// Each selection has 16 sequences of 256 tokens. The trace has 32 sequences of each kind of text: python,
+// cpp, prose, data and asm, in this order.
 struct Selection {
   const char* name;
   TraceWindow::Sequences sequences;
 };
 constexpr Selection kSelections[] = {{"mixed text", {0, 160, 10}}, {"asm alone", {128, 160, 2}}};
 
-// Moves work only if that is predicted to pay: mixed text is nearly even.
+// Work moves only if that is predicted to save time, because mixed text is nearly even.
 std::vector<Candidate> candidates_for(std::initializer_list<Kind> kinds, const SpillCosts& costs,
                                       const Budget& budget = {}) {
   std::vector<Candidate> candidates;
@@ -50,7 +50,8 @@ RoutingProfile profile_of(TraceReader& trace, const TraceWindow::Sequences& sequ
   return profile;
 }
 
-// Places experts by other sequences of the same text: the odd ones, while the even ones run.
+// Chooses homes from other sequences of the same text: steps run the even sequences, and the odd ones choose
+// the homes.
 Placement place_by_others(TraceReader& trace, const TraceWindow::Sequences& run, int num_ranks,
                           DemoText& text) {
   const Topology topology = Topology::uniform(1, num_ranks);
@@ -65,7 +66,8 @@ Placement place_by_others(TraceReader& trace, const TraceWindow::Sequences& run,
   return placement;
 }
 
-// Measures in half of plain ep's worst peak on the last text. In that, ep needs several chunks.
+// Measures with half of plain ep's worst peak on the last text as the budget. With that budget, ep needs
+// several chunks.
 void measure_in_half(const DemoSetup& setup, ExperimentSetup experiment, const Batch& batch,
                      const SpillCosts& costs, const NamedProgress& progress, Demo& demo) {
   const CandidateFigures& free = demo.texts.back().contiguous.figures.reference;
@@ -90,7 +92,7 @@ Demo measure_demo(const DemoSetup& setup, const NamedProgress& progress) {
   const std::vector<Candidate> planners = candidates_for({Kind::ep, Kind::least_loaded, Kind::level}, costs);
 
   Demo demo{trace->info().name, kLayer, experiment, {}, {}, {}};
-  demo.setup.inputs = nullptr;  // `inputs` dies before `demo`
+  demo.setup.inputs = nullptr;  // `inputs` is destroyed before `demo`
   demo.setup.candidates = planners;
   Batch batch;
   for (const Selection& selection : kSelections) {

@@ -1,5 +1,5 @@
-// What balancing and placing gain on the shipped trace and trained layer, for mixed text and for one domain;
-// and the same steps in half the memory.
+// Measures what balancing and placing gain on the trace and trained layer that come with the project, for
+// mixed text and for text of one domain. Also measures the same steps in half the memory.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 namespace evenkeel {
 
 struct DemoSetup {
-  std::string data = "data/tiny-moe";  // a folder
+  std::string data = "data/tiny-moe";  // path of a folder
   int ranks = 8;
   int rounds = 21;
   std::optional<Machine> cost = std::nullopt;  // measured if not given
@@ -23,8 +23,8 @@ struct DemoSetup {
 struct DemoText {
   std::string name;
   CheckedFigures contiguous;  // ep, least-loaded and level
-  // Planner level, with homes chosen from other sequences of the same text. Below: max/mean load, averaged
-  // over all layers, before and after.
+  // Planner level, with homes chosen from other sequences of the same text. The two numbers after it are
+  // max/mean load, averaged over all layers, with contiguous and with chosen homes.
   CheckedFigures placed;
   double contiguous_max_over_mean = 0;
   double placed_max_over_mean = 0;
@@ -33,9 +33,9 @@ struct DemoText {
 struct Demo {
   std::string trace;
   int layer = 0;
-  ExperimentSetup setup;  // of the first measurement
+  ExperimentSetup setup;  // set-up of the first measurement
   std::vector<DemoText> texts;
-  // ep and level on the last text, in half of ep's peak there.
+  // ep and level on the last text, with half of ep's peak on that text as the budget.
   Budget budget;
   CheckedFigures budgeted;
 };

@@ -29,7 +29,7 @@ bool is_plain_reference(const ExperimentSetup& setup, const Candidate& candidate
   return setup.reference.is_plain() && candidate.is_plain() && candidate.budget == setup.reference.budget;
 }
 
-// On several hosts every rank reads a file of its own, and copies of a file may differ.
+// With several hosts every rank reads its own file, and these copies may differ.
 void require_same_batches(Communicator& comm, const std::vector<Batch>& batches) {
   Hash hash;
   for (const Batch& batch : batches)
@@ -43,7 +43,7 @@ void require_same_batches(Communicator& comm, const std::vector<Batch>& batches)
                           "the same recording on every host");
 }
 
-// A candidate equal to the reference is not measured again.
+// A candidate that equals the reference is not measured again.
 Figures figures_of(const ExperimentSetup& setup, const std::vector<Candidate>& slots,
                    const StepSamples& samples) {
   const auto of_slot = [&](std::size_t slot) {

@@ -1,4 +1,4 @@
-// Checks whether an experiment fits into memory, before any of it is made.
+// Checks whether an experiment fits into memory, before anything large is allocated.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::string text_of(double bytes) {
 
 }  // namespace
 
-// Computed in double: sizes that the options allow can exceed an integer.
+// Computes in double, because sizes that the options allow can overflow an integer.
 void require_memory(const ExperimentSetup& setup, std::int64_t tokens) {
   const ExpertShape& expert = setup.shape.expert;
   const double elements =
@@ -55,7 +55,7 @@ void require_memory(const ExperimentSetup& setup, std::int64_t tokens) {
 }
 
 void require_budgets(const ExperimentSetup& setup, std::int64_t max_tokens) {
-  const std::int64_t tokens = std::max<std::int64_t>(max_tokens, 1);  // layers use at least 1 too
+  const std::int64_t tokens = std::max<std::int64_t>(max_tokens, 1);  // as layers, which use at least 1
   const auto experts = make_cpu_expert_ffn(setup.shape.expert, setup.backward);
   for (const Budget& budget : budgets_of(setup)) {
     if (!budget.is_given()) continue;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kBalanced = "balanced";
 
-// All scenarios that leave some of `num_experts` for the rest of the assignments.
+// All scenarios in which some of the `num_experts` experts are left for the rest of the assignments.
 std::vector<std::string> scenarios_of(std::int64_t num_experts) {
   std::vector<std::string> names = {std::string(kBalanced)};
   for (const char* layout : {"", ":spread"})
@@ -40,13 +40,13 @@ struct Ablation {
   bool in_thousandths = false;
   bool mild = false;  // uses nearly even routing, where thresholds matter
 
-  // The paper's ablations concentrate on 4 experts.
+  // As in the paper's ablations, assignments concentrate on 4 experts.
   std::vector<std::string> scenarios() const {
     if (mild)
       return {"concentrated:0.05:4", "concentrated:0.1:4", "concentrated:0.2:4", "concentrated:0.3:4"};
     return {"concentrated:0.3:4", "concentrated:0.5:4", "concentrated:0.8:4", "concentrated:0.95:4"};
   }
-  // 1250 thousandths are "1.25".
+  // "1.25" for 1250 thousandths.
   std::string text_of(std::int64_t value) const {
     return in_thousandths ? format_thousandths(value) : fmt::format("{}", value);
   }
@@ -81,7 +81,7 @@ Ablation ablation_of(const StudySetup& setup, const std::string& parameter) {
   throw InvalidArgument("--ablation", fmt::format("'{}'", parameter), std::string(ablation_names()));
 }
 
-// "balanced" is the first row, if it is among the scenarios.
+// Compares peaks with those of "balanced", which is the first row if it is among the scenarios.
 void add_peak_ratios(std::vector<SeriesRow>& rows) {
   if (rows.front().scenario != kBalanced) return;
   const Figures& even = rows.front().figures;

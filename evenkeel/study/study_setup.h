@@ -1,5 +1,5 @@
-// The set-up shared by the benchmarks: a seeded layer with homes in the order of experts, its planners, and
-// the number of rounds.
+// The set-up shared by the benchmarks: a seeded layer with contiguous homes, the planners, and the number of
+// rounds.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct StudySetup {
   MoeShape shape;
   std::uint64_t seed = 1;
   int ranks = 8;
-  std::int64_t tokens = 2048;  // per rank
+  std::int64_t tokens = 2048;  // on each rank
   int pairs = 41;
   bool backward = false;
   std::vector<PlannerOptions> planners;  // at least one
@@ -26,13 +26,13 @@ struct StudySetup {
 // Returns the progress callback for the measurement named `what`.
 using NamedProgress = std::function<RoundProgress(const std::string& what)>;
 
-// The planners beside plain ep, all with the set-up's budget. The inputs are left unset.
+// The candidates are the planners without plain ep, all with the set-up's budget. `inputs` is left unset.
 ExperimentSetup experiment_of(const StudySetup& setup);
-// The same layer with other candidates. `inputs` must outlive the result.
+// The same layer with a different reference and candidates. `inputs` must outlive the result.
 ExperimentSetup experiment_of(const StudySetup& setup, const LayerInputs& inputs, const Candidate& reference,
                               std::vector<Candidate> candidates, int rounds);
-// Inputs for batches of up to `tokens` tokens over all ranks. Throws Unsupported, before any of it is made,
-// if the machine has too little memory.
+// Inputs for batches of up to `tokens` tokens over all ranks. Throws Unsupported, before anything is
+// allocated, if the machine has too little memory.
 LayerInputs seeded_inputs(const StudySetup& setup, std::int64_t tokens);
 // A seeded batch of a named workload.
 Batch scenario_batch(const StudySetup& setup, const std::string& scenario);

@@ -17,13 +17,13 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Uniform in [-1, 1), in steps of 2^-23.
+// A random number, uniform in [-1, 1), in steps of 2^-23.
 float draw(std::uint64_t key, std::int64_t at) {
   const std::uint64_t word = mix(key + static_cast<std::uint64_t>(at) * 0x9e3779b97f4a7c15u);
   return static_cast<float>(static_cast<std::int32_t>(word >> 40) - (1 << 23)) * 0x1p-23f;
 }
 
-// Calls body(begin, end) for parts of 0..count, on all cores.
+// Calls body(begin, end) for parts of the range 0..count, on all cores.
 template <class Body>
 void in_parallel(std::int64_t count, const Body& body) {
   constexpr std::int64_t worth_a_thread = 1 << 20;
@@ -32,7 +32,7 @@ void in_parallel(std::int64_t count, const Body& body) {
   std::int64_t part = 1;
   try {
     for (; part < parts; ++part) others.emplace_back(body, count * part / parts, count * (part + 1) / parts);
-  } catch (const std::system_error&) {  // no more threads available: this thread does the rest
+  } catch (const std::system_error&) {  // no more threads available, so this thread does the rest
     body(count * part / parts, count);
   }
   body(0, count / parts);
@@ -48,7 +48,7 @@ void fill(const Tensor& tensor, const Value& value) {
   });
 }
 
-// Calls make(elements, inputs per row) for each tensor; inputs is 0 for biases.
+// Calls make(number of elements, inputs per row) for each tensor. Biases have 0 inputs per row.
 template <class Make>
 ExpertModel make_experts(const ExpertShape& shape, int num_experts, const Make& make) {
   ExpertModel model{shape, num_experts, {}, {}, {}, {}};
@@ -106,7 +106,7 @@ std::vector<ExpertWeights> ExpertModel::all() const {
 }
 
 ExpertModel seeded_experts(const ExpertShape& shape, int num_experts, std::uint64_t seed) {
-  // A uniform number in (-a, a) has the variance a^2 / 3.
+  // A uniform random number in (-a, a) has the variance a^2 / 3.
   const auto fan_in = [](std::int64_t inputs) { return std::sqrt(3.0 / static_cast<double>(inputs)); };
   constexpr double bias = 0.25;
   std::uint64_t tensor = 4 * seed;

@@ -1,5 +1,5 @@
-// Numbers for layers to compute with. They come from a seed, and are the same on every machine and for any
-// number of ranks.
+// Inputs and weights for layers to compute with. They are generated from a seed, and are the same on every
+// machine and for any number of ranks.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace evenkeel {
 
-// Numbers whose type is known only at run time.
+// An array of numbers whose type is known only at run time.
 class Tensor {
  public:
   Tensor() = default;
-  // Elements are not initialised.
+  // The elements are not initialised.
   Tensor(DataType type, std::int64_t count);
 
   DataType type() const { return type_; }
@@ -36,9 +36,9 @@ class Tensor {
   std::unique_ptr<std::byte[]> data_;
 };
 
-// Uniform in (-amplitude, amplitude); element i depends on (seed, i) alone.
+// Random numbers, uniform in (-amplitude, amplitude). Element i depends only on `seed` and i.
 Tensor seeded_tensor(DataType type, std::int64_t count, std::uint64_t seed, double amplitude);
-// Repeats `values` up to `count`, rounded to the type.
+// Repeats `values` until there are `count` numbers, rounded to the type.
 Tensor repeated_tensor(DataType type, std::int64_t count, std::span<const float> values);
 
 // The weights of all experts of a layer, shared by the ranks.
@@ -55,10 +55,10 @@ ExpertModel zero_experts(const ExpertShape& shape, int num_experts);
 // Scaled so that inputs of variance 1 give outputs of variance about 1.
 ExpertModel seeded_experts(const ExpertShape& shape, int num_experts, std::uint64_t seed);
 
-// The experts of a file, rounded to the type.
+// The experts of a file, with weights rounded to the type.
 ExpertModel trained_experts(const TrainedLayer& trained, DataType type);
 
-// The tensors that a layer's steps read, for all ranks.
+// The tensors that a layer's steps read, joined over all ranks.
 struct LayerInputs {
   ExpertModel experts;
   Tensor hidden;       // [tokens, D]
@@ -68,7 +68,7 @@ struct LayerInputs {
 // Seeded inputs whose rows have variance 1.
 LayerInputs seeded_inputs(const ExpertShape& shape, int num_experts, std::int64_t tokens, std::uint64_t seed,
                           bool backward);
-// The file's experts, and its rows if it has any, repeated; the rest is seeded.
+// The experts of the file, and its rows, repeated, if it has any. Everything else is seeded.
 LayerInputs trained_inputs(const TrainedLayer& trained, DataType type, std::int64_t tokens,
                            std::uint64_t seed, bool backward);
 

@@ -33,7 +33,7 @@ constexpr std::string_view mi300x =
     "(bf16 1,307.4 TFLOPS; seven Infinity Fabric links to its peers, 128 GB/s each both ways; memory 5.3 "
     "TB/s)";
 
-// NVIDIA's figures with sparsity are twice the dense ones.
+// NVIDIA's figures with sparsity are twice the dense figures used here.
 constexpr std::array<DevicePreset, 5> devices = {{
     {"a100", "A100 80GB SXM", 312, 600.0 / 2, 2039, 79.14, a100},
     {"h100", "H100 SXM", 1979.0 / 2, 900.0 / 2, 3350, 79.10, h100},
@@ -49,7 +49,7 @@ std::span<const DevicePreset> device_presets() {
 }
 
 const DevicePreset& device_preset(const std::string& name, const std::string& option) {
-  std::string lower = name;  // people write H100
+  std::string lower = name;  // people also write H100
   for (char& letter : lower)
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
   const auto* found = std::ranges::find(devices, lower, &DevicePreset::name);

@@ -42,7 +42,8 @@ struct Named {
   int ranks_per_node = 1;
 };
 
-// Takes one number off the end of "2x8x": first the ranks of a node, then the number of nodes.
+// Removes one number from the end of "2x8x". The first call gives the ranks of a node, the second the number
+// of nodes.
 bool take_number(std::string_view& text, int& number) {
   if (text.empty() || text.back() != 'x') return false;
   text.remove_suffix(1);

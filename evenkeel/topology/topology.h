@@ -1,4 +1,5 @@
-// The machine that experts are placed on: ranks in nodes, links between ranks, the capacity of each rank.
+// The machine that experts are placed on: its ranks and their nodes, the links between ranks, and the
+// capacity of each rank.
 //
 //   Topology flat = Topology::uniform(1, 8);                        // one node, all links alike
 //   Topology two = Topology::uniform(2, 4, {450, 1.0}, {50, 5.0});  // NVLink inside, InfiniBand across
@@ -18,7 +19,8 @@ namespace evenkeel {
 
 using NodeId = Index<struct NodeTag>;
 
-// Above every known machine, and low enough that a damaged number cannot ask for unbounded memory.
+// Above the number of ranks of every known machine, and low enough that a damaged number cannot request
+// unbounded memory.
 inline constexpr int max_ranks = 65536;
 
 // The allowed range of a number in a topology. It is wider than any machine needs, and narrow enough that no
@@ -27,9 +29,9 @@ struct TopologyRange {
   double least = 0;
   double most = 0;
 
-  // False for NaN.
+  // Returns false for NaN.
   bool holds(double value) const { return value >= least && value <= most; }
-  std::string text() const;  // "1e-06..1e+09"
+  std::string text() const;  // such as "1e-06..1e+09"
 };
 inline constexpr TopologyRange bandwidth_range = {1e-6, 1e9};  // GB/s
 inline constexpr TopologyRange latency_range = {0, 1e9};       // us
@@ -38,7 +40,7 @@ inline constexpr TopologyRange speed_range = {1e-6, 1e6};
 // The link from one rank to another, in one direction.
 struct Link {
   double gigabytes_per_s = 1;  // 10^9 bytes a second, in bandwidth_range
-  double latency_us = 0;       // of one message, in latency_range
+  double latency_us = 0;       // latency of one message, in latency_range
 
   friend bool operator==(const Link&, const Link&) = default;
 };
@@ -58,10 +60,11 @@ class Topology {
     int devices_per_rank = 1;
   };
 
-  // Throws InvalidArgument if there are no ranks, a node has no ranks, sizes do not fit, a bandwidth, latency
-  // or speed is outside its range, or a capacity is not positive.
+  // Throws InvalidArgument if there are no ranks, a node has no ranks, or the sizes of lists do not match.
+  // Also throws it if a bandwidth, latency or speed is outside its range, or a capacity is not positive.
   explicit Topology(Description description);
-  // `num_nodes` nodes of `ranks_per_node` ranks. By default all links are alike, so costs count assignments.
+  // Makes `num_nodes` nodes of `ranks_per_node` ranks each. By default all links are the same, so costs are
+  // proportional to numbers of assignments.
   static Topology uniform(int num_nodes, int ranks_per_node, Link within = {}, Link across = {});
 
   const std::string& name() const { return description_.name; }
@@ -75,7 +78,7 @@ class Topology {
   // True if all links have the same bandwidth and latency. Ranks then differ only in capacity and speed.
   bool has_uniform_links() const { return uniform_links_; }
   double speed(RankId rank) const;
-  // nullopt: no limit.
+  // The most physical experts that the rank can hold in one layer; nullopt if there is no limit.
   std::optional<int> capacity(RankId rank) const;
   int devices_per_rank() const { return description_.devices_per_rank; }
 

@@ -10,11 +10,11 @@ namespace internal {
 
 namespace {
 
-// Gradients of borrowed weights are summed in f32 before they go home. Scores are converted to f32 for the
-// loss.
+// Gradients of borrowed weights are summed in f32 before they are sent to their owners. Scores are converted
+// to f32 for the loss.
 constexpr std::int64_t f32_bytes = 4;
 
-// Rows that a stage has besides those that its layers keep.
+// The rows that a stage has in addition to those that its layers keep.
 class StageRows {
  public:
   StageRows(const MemoryModel& memory, int stage, OneLayer one)
@@ -54,8 +54,8 @@ class StageRows {
                                   (setup_.bytes.weight + f32_bytes))});
   }
 
-  // Weights: one layer, and whatever is computed next and is being gathered (another layer, the embedding or
-  // the head). Gradients: those of one of them, and the copy that is reduced and scattered.
+  // Weights: those of one layer, and those gathered for the next computation (another layer, the embedding or
+  // the head). Gradients: those of one of the two, and the copy of them that is reduced and scattered.
   void add_gathered_layers() {
     const Wide layer = memory_.largest_layer(stage_);
     const Wide table = divide_up(Wide{model_.vocabulary} * model_.hidden, setup_.parallel.tensor);
@@ -117,15 +117,16 @@ Wide bytes_of(const ActiveRow& row, const MemorySetup& setup, std::int64_t recei
   const Wide bytes = numbers * setup.micro_batch * row.bytes_per_number;
   const std::int64_t shares = setup.parallel.tensor * setup.parallel.context;
   const std::int64_t granule = setup.extra.allocation_granule;
-  // Eq. 2 multiplies by m_g before it divides. With a granule, each tensor is rounded up separately.
+  // Without a granule, multiplies by m_g before it divides, as in Eq. 2. With a granule, each tensor is
+  // rounded up separately.
   if (granule == 0)
     return internal::divide_up(bytes * row.copies, shares) + Wide{row.constant_bytes} * row.copies;
   return row.copies * (internal::round_up(internal::divide_up(bytes, shares), granule) +
                        internal::round_up(row.constant_bytes, granule));
 }
 
-// The kinds of layer on a stage. They differ only with kept_tensors; a single layer then counts as the larger
-// kind.
+// The kinds of layer on a stage. There are two only with kept_tensors and both MoE and dense layers. A single
+// layer then counts as the larger kind.
 std::vector<OneLayer> kinds_of_layer(const MemoryModel& memory, int stage) {
   const bool both = memory.setup().extra.kept_tensors && memory.has_experts(stage) &&
                     memory.piece_layers(stage, MemoryModel::Part::dense) > 0;
@@ -141,7 +142,7 @@ std::int64_t rows_that_fit(const std::vector<ActiveRow>& rows, const MemorySetup
     fixed += bytes_of(row, setup, row.of_all_chunks ? received : 0, 1);
     if (row.of_received == 0 || row.of_all_chunks) continue;
     of_received += Wide{row.of_received} * row.copies * setup.micro_batch * row.bytes_per_number;
-    // The most bytes that rounding can add, for any number of rows.
+    // The most bytes that rounding up can add, for any number of rows.
     fixed += Wide{row.copies} * setup.extra.allocation_granule;
   }
   const Wide left = bytes - fixed;

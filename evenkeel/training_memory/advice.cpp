@@ -15,7 +15,7 @@ namespace {
 
 using Change = Advice::Change;
 
-constexpr std::int64_t most_times = 1024;  // times as many devices
+constexpr std::int64_t most_times = 1024;  // largest factor tried for the number of devices
 
 class Adviser {
  public:
@@ -36,7 +36,7 @@ class Adviser {
     try {
       return fit(MemoryModel(memory_.model(), setup), received_, device_).fits;
     } catch (const InvalidArgument&) {
-      return false;  // an impossible set-up
+      return false;  // such a set-up is impossible
     }
   }
   void add(Change change, std::int64_t value) { found_.push_back({change, value, {}}); }
@@ -78,7 +78,8 @@ class Adviser {
       add(Change::sequence, sequence);
   }
 
-  // The layout with each degree multiplied, and enough data parallelism to hold the experts.
+  // The layout in which each degree is multiplied by that of `times`, with enough data parallelism to hold
+  // all experts.
   Parallelism multiplied(const Parallelism& times) const {
     Parallelism parallel = memory_.setup().parallel;
     parallel.tensor *= times.tensor;

@@ -1,5 +1,5 @@
-// Changes that would make a step fit if it does not. Each is enough alone, and is found by asking the
-// model again.
+// Changes that would make a step fit if it does not. Each change is enough alone, and is found by evaluating
+// the memory model again.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace evenkeel {
 
 struct Advice {
   enum class Change {
-    chunks,             // a bin of this chunk count
+    chunks,             // adds a bin of this chunk count
     full_recompute,     // value is 1
     sharded_optimizer,  // value is 1
     fully_sharded,      // value is 1
@@ -22,12 +22,12 @@ struct Advice {
     pipeline,
     expert,
     context,
-    devices,         // tensor, pipeline and expert together: this times as many devices, rounded up
+    devices,         // tensor, pipeline and expert together: value times as many devices, rounded up
     available_bytes  // alpha M_GPU, with the largest bin
   };
   Change change = Change::available_bytes;
   std::int64_t value = 0;
-  Parallelism parallel = {};  // the new layout, for changes of devices
+  Parallelism parallel = {};  // the new layout, if the change is one of devices
 
   friend bool operator==(const Advice&, const Advice&) = default;
 };
@@ -35,10 +35,10 @@ struct Advice {
 // "chunks", "full_recompute", ...
 std::string_view name_of(Advice::Change change);
 
-// For each kind of change, the smallest one that is enough while all else stays the same. A change that
-// cannot be enough is left out. Degrees of parallelism are doubled (tensor up to 8); several degrees together
-// only if no single one is enough. They are not tried if static bytes are given, since those would change.
-// Never empty: enough memory always fits.
+// For each kind of change, the smallest change that is enough if everything else stays the same. A kind of
+// change that cannot be enough is left out. Degrees of parallelism are doubled (tensor up to 8). Several
+// degrees are changed together only if no single degree is enough. No degrees are changed if static bytes are
+// given, since those would change too. The result is never empty, because more memory is always enough.
 std::vector<Advice> what_would_fit(const MemoryModel& memory, ReceivedRows received,
                                    const DeviceMemory& device);
 

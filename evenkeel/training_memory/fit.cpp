@@ -26,8 +26,8 @@ bool fits_with(const MemoryModel& memory, std::int64_t sequence, ReceivedRows re
   return fit(MemoryModel(memory.model(), setup), received, device).fits;
 }
 
-// Returns 0 if no count is enough. Active memory never grows with chunks, and stops shrinking at one row or
-// token a chunk.
+// Returns 0 if no number of chunks is enough. Active memory never grows with the number of chunks. It stops
+// shrinking at one row or token per chunk.
 std::int64_t fewest_chunks(const MemoryModel& memory, const StageFit& stage, std::int64_t received,
                            const DeviceMemory& device) {
   const auto fit_in = [&](std::int64_t chunks) {
@@ -37,7 +37,7 @@ std::int64_t fewest_chunks(const MemoryModel& memory, const StageFit& stage, std
   std::int64_t most = std::max({received, memory.setup().sequence, std::int64_t{1}});
   if (fit_in(1)) return 1;
   if (!fit_in(most)) return 0;
-  std::int64_t least = 1;  // does not fit
+  std::int64_t least = 1;  // a count that does not fit
   while (most - least > 1) {
     const std::int64_t middle = least + (most - least) / 2;
     (fit_in(middle) ? most : least) = middle;
@@ -70,7 +70,7 @@ StageFit fit_stage(const MemoryModel& memory, int stage, ReceivedRows received, 
   result.most_received =
       memory.most_received(stage, device.available_bytes, result.static_bytes, result.received);
   result.choice = choose_chunks(memory, result, result.received, device);
-  if (result.choice.least_chunks > 0)  // bytes per chunk token shrink with more chunks
+  if (result.choice.least_chunks > 0)  // more chunks also need fewer bytes for the tokens of a chunk
     result.most_received =
         std::max(result.most_received, narrow(divide_up(Wide{result.received}, result.choice.least_chunks)));
   result.active_bytes = total_bytes(memory.active_items(stage, result.received, result.choice.chunks));

@@ -17,7 +17,8 @@ int stage_of(const MemoryModel& memory, std::int64_t layer) {
   return 0;
 }
 
-// The stage of each column of the history. Columns are all layers of the model, or those with experts.
+// The stage of each column of the history. The columns are either all layers of the model, or only those with
+// experts.
 std::vector<int> stages_of(const MemoryModel& memory, std::int64_t columns) {
   const ModelDescription& model = memory.model();
   std::vector<int> stages;
@@ -47,7 +48,7 @@ void validate(const RecordedCounts& counts, const ModelDescription& model) {
       fail(fmt::format("has the number {}; allowed: 0..{} rows or assignments", count, most_rows_read));
 }
 
-// Assignments of the fullest rank, with contiguous experts.
+// The number of assignments of the fullest rank, with contiguous experts.
 std::int64_t fullest(std::span<const std::int64_t> experts, std::int64_t ranks) {
   const std::int64_t count = std::ssize(experts);
   std::int64_t most = 0;
@@ -84,7 +85,7 @@ ChunkHistory choose_chunks(const ReceivedHistory& history, const MemoryModel& me
   const std::vector<int> stages = stages_of(memory, history.layers);
   ChunkHistory chosen{.layers = history.layers, .first_step = history.first_step};
   for (std::size_t at = 0; at < history.rows.size(); ++at) {
-    // Convert to the paper's unit: rows per sequence of the micro-batch, before they are divided by t and c.
+    // Converts to the paper's unit: rows per sequence of the micro-batch, before they are divided by t and c.
     const std::int64_t shares = parallel.tensor * parallel.context;
     const std::int64_t shared = history.rows[at] > most_rows / shares ? most_rows : history.rows[at] * shares;
     const std::int64_t received = (shared + memory.setup().micro_batch - 1) / memory.setup().micro_batch;

@@ -1,5 +1,5 @@
-// Chunk counts over the steps of a training run, chosen from the rows that ranks received in each step and
-// layer.
+// The number of chunks in each step and layer of a training run, chosen from the rows that ranks received
+// there.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace evenkeel {
 
-// Counts as in a file: [steps, layers] rows of the fullest rank, or [steps, layers, experts] assignments. Of
-// the assignments each rank receives those to an equal part of the experts.
+// Counts as in a file: rows of the fullest rank, [steps, layers], or assignments, [steps, layers, experts].
+// For the latter, each rank is assumed to have an equal part of the experts.
 struct RecordedCounts {
   std::string file;
   std::string array;  // the array's name in the file
@@ -20,7 +20,7 @@ struct RecordedCounts {
   std::vector<std::int64_t> values;
 };
 
-// Rows of the fullest rank, [steps, layers].
+// The rows that the fullest rank received, [steps, layers].
 struct ReceivedHistory {
   std::int64_t layers = 0;
   std::int64_t first_step = 0;
@@ -31,7 +31,7 @@ struct ReceivedHistory {
 
 // Throws ParseError if layers or experts differ from the model's, or a value is not a valid count.
 ReceivedHistory received_history(const RecordedCounts& counts, const MemoryModel& memory);
-// The steps [begin, end).
+// The part of the history with steps [begin, end).
 ReceivedHistory cut(const ReceivedHistory& history, std::int64_t begin, std::int64_t end);
 
 struct ChunkHistory {
@@ -45,7 +45,7 @@ struct ChunkHistory {
   }
 };
 
-// Chooses the chunks of each layer with the memory of its stage.
+// Chooses the number of chunks of each layer, with the memory that its stage has.
 ChunkHistory choose_chunks(const ReceivedHistory& history, const MemoryModel& memory, const Fit& fit,
                            const DeviceMemory& device);
 

@@ -1,6 +1,6 @@
-// The tensors that a training framework keeps per layer for backward. They are those of Megatron-Core with
-// fused attention, norms, permutation and activation, and with router weights applied between the experts'
-// products. Each tensor is named by what reads it.
+// The tensors that a training framework keeps in each layer for backward. They are those of Megatron-Core
+// with fused attention, norms, permutation and activation, and with router weights applied between the
+// experts' products. Each tensor is named after the operation that reads it.
 #include <algorithm>
 
 #include "evenkeel/training_memory/internal/active_rows.h"
@@ -37,11 +37,12 @@ class KeptTensors {
   struct Tensor {
     std::int64_t of_token = 0;
     std::int64_t of_received = 0;
-    bool again = false;      // recomputed in backward, one layer at a time
-    std::int64_t bytes = 0;  // bytes per number; 0: as the activations
+    bool again = false;      // true: backward recomputes it, one layer at a time
+    std::int64_t bytes = 0;  // bytes per number; 0: that of the activations
   };
 
-  // Selects the layers with this part. False if there are none, or if only the other kind of layer keeps it.
+  // Selects the layers with this part. Returns false if there are none, or if the part's tensors are kept
+  // only in the single layer and that layer is of the other kind.
   bool has(MemoryModel::Part part) {
     layers_ = memory_.piece_layers(stage_, part);
     in_one_layer_ = (part != MemoryModel::Part::experts || one_ == OneLayer::with_experts) &&
@@ -74,7 +75,7 @@ class KeptTensors {
     add("qkv_input", {.of_token = model_.hidden, .again = again});
     if (shape.latent) return add_latent(*shape.latent);
     const std::int64_t queries = shape.heads * shape.head_dim;
-    // Each tensor-parallel device has at least one key head.
+    // Each tensor-parallel device has at least one key head, even if heads must be repeated.
     const std::int64_t keys = std::max(shape.kv_heads, setup_.parallel.tensor) * shape.head_dim;
     if (shape.query_key_norm != AttentionShape::QueryKeyNorm::none)
       add("query_key_norm", {.of_token = queries + keys});
@@ -125,9 +126,9 @@ class KeptTensors {
   const MemorySetup& setup_;
   int stage_;
   OneLayer one_;
-  std::int64_t layers_ = 0;    // in one piece of the pipeline, with the tensors being added
-  bool in_one_layer_ = false;  // whether the layer that holds gradients has these tensors
-  ActiveRow gradients_;        // for all tensors of that layer, in the activations' type
+  std::int64_t layers_ = 0;    // number of layers with the tensors being added, in one piece of the pipeline
+  bool in_one_layer_ = false;  // true if the layer that holds gradients has these tensors
+  ActiveRow gradients_;        // gradients of all tensors of that layer, in the activations' type
   std::vector<ActiveRow> rows_;
 };
 

@@ -12,7 +12,7 @@ namespace evenkeel {
 
 namespace {
 
-// All layouts of the model on exactly `devices` devices.
+// All layouts of the model that use exactly `devices` devices.
 std::vector<Parallelism> layouts_of(const ModelDescription& model, const Parallelism& setup,
                                     std::int64_t devices) {
   std::vector<Parallelism> layouts;

@@ -31,7 +31,7 @@ void require_degrees(const Parallelism& parallel) {
                           fmt::format("at most {} devices", most_devices));
 }
 
-// Throws unless the devices of a stage together hold whole copies of its experts.
+// Throws unless the devices of a stage together hold only whole copies of its experts.
 void require_whole_experts(const Parallelism& parallel) {
   const std::int64_t devices = parallel.stage_devices();
   if (devices % parallel.expert_parts() == 0) return;
@@ -45,7 +45,7 @@ void require_whole_experts(const Parallelism& parallel) {
       fmt::format("dp={} or a multiple, or ep x etp that divides {}", parallel.least_data(), devices));
 }
 
-// Throws unless the model has the parts that backward should recompute.
+// Throws unless the model has the parts that backward is to recompute.
 void require_parts(const ModelDescription& model, const SelectiveRecompute& selective) {
   const auto require = [](bool has, const char* part, const char* lack) {
     if (!has)

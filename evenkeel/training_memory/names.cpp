@@ -104,15 +104,15 @@ namespace {
 
 constexpr std::size_t most_symbols = 1 << 16;
 
-// Expands repeats: "(tt|)*2" becomes "tt|tt|".
+// Expands repetitions: "(tt|)*2" becomes "tt|tt|".
 std::string without_repeats(const std::string& argument, const std::string& text) {
   const auto fail = [&](const std::string& why) -> void {
     throw InvalidArgument(argument, fmt::format("'{}' {}", text, why),
                           "layers of each piece (3,4,4,3), or Megatron-Core's E, t, m, L and | with (..)*N");
   };
-  std::vector<std::size_t> open;  // where the content of each open parenthesis begins
+  std::vector<std::size_t> open;  // where the content of each open parenthesis begins in `all`
   std::string all;
-  std::size_t last = 0;  // begin of the text that a * would repeat
+  std::size_t last = 0;  // where the text that a * would repeat begins in `all`
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char symbol = text[i];
     if (symbol == ',' || symbol == ' ') continue;

@@ -23,15 +23,15 @@ inline constexpr std::array<std::pair<std::string_view, std::int64_t Parallelism
 // "tp=2,pp=4"; degrees of 1 are left out.
 std::string to_text(const Parallelism& parallel);
 
-// A term that frameworks hold and the paper leaves out.
+// A term that frameworks have and the paper leaves out.
 struct NamedTerm {
   std::string_view name;
   bool ExtraTerms::*on;
-  bool usual;       // held by every framework
-  bool beside_all;  // compatible with all of the paper's terms
+  bool usual;       // every framework has it
+  bool beside_all;  // can be combined with all of the paper's terms
 };
-// Not usual are sharding of the optimizer and weights, and scaling by router weights outside the experts'
-// kernels: these are the trainer's choice.
+// The terms that are not `usual` are sharding of the optimizer, sharding of weights, and scaling by router
+// weights outside the experts' kernels. They depend on the trainer's options.
 inline constexpr std::array<NamedTerm, 11> named_terms = {
     {{"replicated", &ExtraTerms::replicated, true, true},
      {"sharded-optimizer", &ExtraTerms::sharded_optimizer, false, true},
@@ -52,8 +52,9 @@ std::vector<std::string_view> names_of(const ExtraTerms& terms);
 // How the loss treats the scores over the vocabulary.
 enum class CrossEntropy { plain, fused, chunked };
 inline constexpr std::array<const char*, 3> cross_entropies = {"plain", "fused", "chunked"};
-// The usual terms (with `paper` none), plus those in `with`, minus those in `without`. Throws InvalidArgument
-// for a term in `without` that is not counted, and for terms that need kept_tensors without it.
+// The usual terms, or none if `paper` is set, plus the terms in `with`, minus the terms in `without`. Throws
+// InvalidArgument for a term in `without` that is not counted, and for terms that need kept_tensors if that
+// is not counted.
 ExtraTerms counted_terms(ExtraTerms terms, const std::vector<std::string>& with,
                          const std::vector<std::string>& without, bool paper, CrossEntropy cross_entropy);
 
@@ -65,13 +66,14 @@ inline constexpr std::array<std::pair<std::string_view, bool SelectiveRecompute:
      {"mlp", &SelectiveRecompute::mlp},
      {"moe", &SelectiveRecompute::moe},
      {"shared_experts", &SelectiveRecompute::shared_experts}}};
-// "full", "none", or the parts. Parsing throws InvalidArgument.
+// Parses "full", "none", or the names of parts; recompute_text() writes them. Parsing throws InvalidArgument.
 void parse_recompute(const std::string& argument, const std::string& text, MemorySetup& setup);
 std::string recompute_text(const MemorySetup& setup);
 
-// Pieces of the pipeline, in one of two forms. Their layers ("3,4,4,3"): the embedding is in the first piece,
-// the head and the multi-token-prediction layers in the last. Or Megatron-Core's
-// --pipeline-model-parallel-layout ("Et*3|(tt|)*29m|L"). Throws InvalidArgument.
+// Parses the pieces of the pipeline, in one of two forms. The first is the number of layers in each piece
+// ("3,4,4,3"): the embedding is then in the first piece, and the head and the multi-token-prediction layers
+// are in the last. The second is Megatron-Core's --pipeline-model-parallel-layout ("Et*3|(tt|)*29m|L").
+// Throws InvalidArgument.
 std::vector<PipelinePiece> parse_pipeline(const std::string& argument, const std::string& text,
                                           std::int64_t prediction_layers);
 

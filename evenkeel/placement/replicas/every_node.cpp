@@ -14,13 +14,13 @@ namespace {
 using internal::Deadline;
 using internal::FixedLoad;
 
-// Sizes of a node; equal in every layer.
+// The sizes of a node; the same in every layer.
 struct NodeShape {
   std::size_t nodes = 0;
   std::size_t ranks = 0;       // in a node
   std::size_t slots = 0;       // in a rank
   std::size_t everywhere = 0;  // experts on every node
-  std::size_t twice = 0;       // slots left over, one on each of the first nodes
+  std::size_t twice = 0;       // slots left over; each of the first nodes has one
   std::size_t singles(std::size_t node) const { return ranks * slots - everywhere - (node < twice ? 1 : 0); }
 };
 
@@ -86,8 +86,8 @@ class EveryNode {
     }
   }
 
-  // If `one_twice`, one slot of the last rank stays free. It gets a second copy of the node's coldest expert
-  // that is not on that rank yet.
+  // If `one_twice`, one slot of the last rank stays free. That slot gets a second copy of the coldest of the
+  // node's experts that are not on that rank yet.
   void pack(const std::vector<std::int32_t>& experts, std::span<const FixedLoad> loads, bool one_twice,
             std::span<std::int32_t> expert_in_slot) {
     std::vector<std::int32_t> capacities(shape_.ranks, static_cast<std::int32_t>(shape_.slots));
@@ -106,7 +106,7 @@ class EveryNode {
   NodeShape shape_;
   internal::PoolSolver::Search search_;
   internal::PoolSolver pool_;
-  std::vector<std::vector<std::int32_t>> singles_;  // by node, hottest first
+  std::vector<std::vector<std::int32_t>> singles_;  // by node, the node's experts hottest first
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace internal {
 
 namespace {
 
-// Another grouping is tried only where ranks exceed their node's bound by more than this: 1 part in 2^10.
+// Another grouping is tried only if a rank exceeds its node's bound by more than 1 part in 2^10.
 constexpr int kGroupingToleranceBits = 10;
 constexpr int kMostGroupings = 120;
 constexpr int kFewGroupings = 6;
@@ -29,7 +29,7 @@ struct LayerQuality {
   double bound = 1;
 };
 
-// The slots of each rank: floor((r + 1) S / P) - floor(r S / P).
+// The slots of rank r: floor((r + 1) S / P) - floor(r S / P).
 std::vector<std::int32_t> slots_of_ranks(const ReplicaProblem& problem) {
   const std::int64_t ranks = problem.num_ranks;
   std::vector<std::int32_t> slots;
@@ -39,7 +39,7 @@ std::vector<std::int32_t> slots_of_ranks(const ReplicaProblem& problem) {
   return slots;
 }
 
-// The fewest groups that give the fullest rank of a node different experts in all its slots.
+// The fewest groups with enough experts that the node's fullest rank holds a different expert in each slot.
 std::int32_t groups_for(std::span<const std::int32_t> slots_of_ranks, std::size_t group_size) {
   const auto fullest = static_cast<std::size_t>(std::ranges::max(slots_of_ranks));
   return static_cast<std::int32_t>((fullest + group_size - 1) / group_size);
@@ -55,11 +55,11 @@ bool may_be_distinct(const ReplicaProblem& problem) {
   return groups <= problem.num_groups;
 }
 
-// Solves one layer: groups to nodes, then copies and ranks within each node. Measures the result in the
-// caller's loads. Its memory is that of the largest layer so far.
+// Solves one layer: assigns groups to nodes, then chooses copies and assigns them to ranks within each node.
+// Measures the result in the caller's loads. Keeps the memory of the largest layer so far.
 class LayerReplicas {
  public:
-  // Reads only the sizes. Throws Infeasible where groups cannot be packed to nodes.
+  // Reads only the sizes. Throws Infeasible if the groups cannot be packed into the nodes.
   LayerReplicas(const ReplicaProblem& problem, const Deadline& deadline)
       : num_groups_(static_cast<std::size_t>(problem.num_groups)),
         group_size_(static_cast<std::size_t>(problem.num_experts / problem.num_groups)),
@@ -107,8 +107,8 @@ class LayerReplicas {
     FixedLoad bound = 0;
   };
 
-  // A node needs at least as many experts as its fullest rank has slots; else that rank holds one twice. This
-  // is required of all nodes, or of none if there are too few groups.
+  // A node needs at least as many experts as its fullest rank has slots; otherwise that rank holds an expert
+  // twice. Requires this of all nodes, or of no node if there are too few groups.
   void ask_for_distinct_experts() {
     std::vector<std::int32_t> fewest;
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
@@ -140,7 +140,7 @@ class LayerReplicas {
 
   FixedLoad try_other_groupings(Outcome best, std::span<std::int32_t> expert_in_slot) {
     other_.resize(expert_in_slot.size());
-    FixedLoad bound = best.heaviest;  // over all groupings; those not visited cannot be below it
+    FixedLoad bound = best.heaviest;  // over all groupings; the unvisited ones are not lower
     bool ended = false;
     const auto judge = [&](std::span<const std::int32_t> node_of_group) {
       ended = ended || deadline_.passed();
@@ -160,8 +160,8 @@ class LayerReplicas {
     return all && !ended ? std::min(bound, best.heaviest) : 0;
   }
 
-  // Solves all nodes, the most loaded first. Each search stops once its node is lighter than the heaviest so
-  // far.
+  // Solves all nodes, the most loaded first. Each search stops once its node is lighter than the heaviest
+  // node so far.
   Outcome solve_nodes(std::span<const std::int32_t> node_of_group, std::span<std::int32_t> expert_in_slot) {
     std::ranges::fill(node_load_, 0);
     for (std::size_t g = 0; g < num_groups_; ++g)
@@ -203,8 +203,8 @@ class LayerReplicas {
     return heaviest;
   }
 
-  // Thorough searches return the first of several equally good answers. This one gives hotter experts more
-  // copies where no rank exceeds the heaviest one.
+  // A thorough search returns the first of several equally good answers. This function gives hotter experts
+  // more copies, as long as no rank exceeds the heaviest one.
   void give_hotter_experts_more_copies(std::span<std::int32_t> expert_in_slot) {
     count_copies(expert_in_slot, fixed_.size(), counts_);
     const auto most = heaviest_rank<FixedLoad>(
@@ -243,7 +243,7 @@ class LayerReplicas {
   std::vector<FixedLoad> node_load_;    // [nodes]
   std::vector<FixedLoad> local_;        // loads of a node's experts
   std::vector<std::int32_t> global_;    // the ids of these experts
-  std::vector<std::int32_t> other_;     // [S] another grouping's slots
+  std::vector<std::int32_t> other_;     // [S] slots of another grouping
   std::vector<std::int32_t> counts_;    // [E]
   std::vector<double> share_;           // [E] the load of one copy
   GroupPacking packing_;
@@ -302,7 +302,7 @@ double total_load(const ReplicaProblem& p, std::size_t layer) {
 void require_distinct_experts(const ReplicaProblem& problem) {
   internal::require_sizes(problem);
   ReplicaProblem possible = problem;
-  // With more slots than this, no node has enough experts for its fullest rank.
+  // A rank with more slots than this has more slots than its node has experts.
   const std::int64_t most_of_rank = (std::int64_t{problem.num_groups} + problem.num_nodes - 1) /
                                     problem.num_nodes * (problem.num_experts / problem.num_groups);
   possible.num_physical =

@@ -19,10 +19,11 @@ namespace internal {
 
 namespace {
 
-// Ranks at most this far above the mean count as level: 1 part in 2^11, as for one recording.
+// Ranks at most 1 part in 2^11 above the mean count as level, as for one recording.
 constexpr float kLevel = 1.0F + 0x1p-11F;
 
-// Solves one layer: which experts get copies, groups to nodes, copies to ranks, and a lower bound.
+// Solves one layer: chooses the experts that get copies, assigns groups to nodes and copies to ranks, and
+// finds a lower bound.
 class RobustLayer {
  public:
   // Reads only the sizes. `capacities` [P] are the slots of each rank.
@@ -55,8 +56,8 @@ class RobustLayer {
     }
   }
 
-  // Searches from scratch. If `of_sum` is better than that result, searches from `of_sum`. Replaces `of_sum`
-  // by the result.
+  // Searches from scratch. If the placement `of_sum` is better than the result, also searches from `of_sum`.
+  // Writes the result to `of_sum`.
   void solve(std::span<std::int32_t> of_sum) {
     if (deadline_.passed()) return;
     const auto before = static_cast<float>(std::ranges::max(max_over_mean(of_sum)));
@@ -69,7 +70,7 @@ class RobustLayer {
   }
 
   // Two bounds. No copy of an expert may exceed the bound in any recording, so its largest share tells how
-  // many copies it needs. The other is slot_bound() of each recording alone.
+  // many copies it needs. The other bound is slot_bound() of each recording alone.
   double bound() const {
     const double total = std::reduce(peaks_.begin(), peaks_.end(), 0.0);
     if (total <= 0) return 1;
@@ -90,7 +91,7 @@ class RobustLayer {
     return std::max(1.0, bound * (1 - kBoundRounding));
   }
 
-  // [W] for each recording.
+  // max/mean in each recording, [W].
   std::vector<double> max_over_mean(std::span<const std::int32_t> expert_in) const {
     std::vector<std::int32_t> copies;
     count_copies(expert_in, num_experts_, copies);
@@ -105,7 +106,7 @@ class RobustLayer {
   }
 
  private:
-  // Searches from scratch. False if some node has too few distinct experts.
+  // Searches from scratch. Returns false if some node has too few distinct experts.
   bool search_alone() {
     heaviest_ = kLevel;
     if (nodes_.size() == 1) {
@@ -119,7 +120,8 @@ class RobustLayer {
     return true;
   }
 
-  // Assigns equally many groups to each node, level over nodes. False if the groups do not divide evenly.
+  // Assigns equally many groups to each node, so that the nodes are level. Returns false if the groups do not
+  // divide evenly.
   bool group_nodes() {
     const std::size_t size = num_experts_ / num_groups_;
     if (num_groups_ % nodes_.size() != 0) return false;
@@ -192,7 +194,7 @@ class RobustLayer {
   std::vector<Lanes> lanes_;                           // [E, blocks]
   std::vector<std::vector<std::int32_t>> experts_of_;  // [nodes]
   std::vector<std::int32_t> found_;                    // [slots]
-  float heaviest_ = 0;                                 // largest load of a rank in found_
+  float heaviest_ = 0;                                 // largest load of a rank in the placement found_
   std::vector<Lanes> local_;
 };
 
@@ -251,7 +253,7 @@ double bound_of_groups(const RobustProblem& problem, std::span<const double> loa
   return bound;
 }
 
-// The mean over layers of the recording for which it is largest.
+// The mean over layers of max/mean, in the recording where this mean is largest.
 double worst_mean(std::span<const double> max_over_mean, std::size_t layers) {
   double worst = 0;
   for (std::size_t w = 0; w < max_over_mean.size() / layers; ++w) {
@@ -296,7 +298,7 @@ RobustSolution replicate_robustly(const RobustProblem& problem) {
     if (problem.of_each.num_groups > 1) bound = std::max(bound, bound_of_groups(problem, loads, deadline));
     solution.placed.bound[l] = bound;
   }
-  // No layer is worse in its worst recording. But layers may have different worst recordings, so the mean
+  // No layer's worst recording has become worse. But layers may have different worst recordings, so the mean
   // over layers of one recording may still be worse.
   if (worst_mean(solution.max_over_mean, layers) > worst_mean(of_first, layers)) {
     solution.placed.physical_to_logical = first.physical_to_logical;

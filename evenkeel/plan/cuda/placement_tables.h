@@ -21,9 +21,9 @@ class PlacementTables {
     fill(placement);
   }
 
-  // All arrays in one block, to be copied to a device.
+  // All arrays in one block, for copying to a device.
   std::span<const std::int32_t> integers() const { return integers_; }
-  // Views of the arrays: of these, or of a copy of integers().
+  // Views of the arrays, in this object's memory or in a copy of integers().
   PlacementView view() const { return view_at(integers_.data()); }
   PlacementView view_at(const std::int32_t* copy) const { return placement_at(homes_, copy); }
 
@@ -58,7 +58,7 @@ class PlacementTables {
     at(view.copies_begin, homes_.num_experts) = begin;
   }
 
-  PlacementView homes_;  // only sizes are set
+  PlacementView homes_;  // only its sizes are set
   std::vector<std::int32_t> integers_;
 };
 

@@ -1,8 +1,8 @@
-// The input of a planner on a device, and its output, the step plan: flat arrays of 32-bit integers, the same
-// on host and device.
+// The input of a planner on a device, and its output, the step plan. Both are flat arrays of 32-bit integers,
+// with the same layout on host and device.
 //
-// Limit  A step's assignments and base loads together are fewer than 2^30, so that every sum that a
-//        planner makes fits 32 bits; only ratios need 64.
+// Limit  A step's assignments and base loads together are fewer than 2^30, so every sum that a planner makes
+//        fits in 32 bits. Only ratios need 64 bits.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace evenkeel::cuda {
 
 inline constexpr std::int32_t kMostLoad = std::int32_t{1} << 30;
 
-// Homes of a layer's experts. A slot is one copy of an expert on one rank; slots are numbered by rank, within
-// a rank by expert.
+// Homes of a layer's experts. A slot is one copy of an expert on one rank. Slots are numbered by rank, and by
+// expert within a rank.
 struct PlacementView {
   int num_experts = 0;
   int num_ranks = 0;
@@ -22,12 +22,13 @@ struct PlacementView {
   const std::int32_t* slot_begin = nullptr;    // [P + 1]
   const std::int32_t* slot_expert = nullptr;   // [S]
   const std::int32_t* slot_rank = nullptr;     // [S]
-  const std::int32_t* slot_copy = nullptr;     // [S], which of its expert's copies: 0 is the owner's
+  const std::int32_t* slot_copy = nullptr;     // [S] index among its expert's copies; the owner's is 0
   const std::int32_t* copies_begin = nullptr;  // [E + 1]
-  const std::int32_t* copies = nullptr;        // [S], the slots of an expert, its owner's first
+  const std::int32_t* copies = nullptr;        // [S] the slots of each expert, its owner's first
 };
 
-// How many integers a placement takes, in the order of PlacementView; and a view of a copy of them.
+// The number of integers in a placement, in the order of PlacementView's fields; and a view of a copy of
+// these integers.
 EVENKEEL_HOST_DEVICE inline int placement_integers(const PlacementView& sizes) {
   return sizes.num_ranks + 1 + sizes.num_experts + 1 + 4 * sizes.num_slots;
 }
@@ -42,8 +43,8 @@ EVENKEEL_HOST_DEVICE inline PlacementView placement_at(const PlacementView& size
   return view;
 }
 
-// A step plan (plan/step_plan.h): the segments of expert e are [segment_begin[e], segment_begin[e + 1]), each
-// ending at segment_end, counted within the expert.
+// A step plan (plan/step_plan.h): the segments of expert e are [segment_begin[e], segment_begin[e + 1]), and
+// segment_end, counted within the expert, is the end of each.
 struct PlanView {
   std::int32_t* segment_begin = nullptr;    // [E + 1]
   std::int32_t* segment_rank = nullptr;     // [most_segments]
@@ -56,7 +57,7 @@ struct PlanView {
   std::int32_t* fell_back_to_ep = nullptr;  // [1], whether plain ep replaced a plan that borrows too much
 };
 
-// Upper bounds for any planner: moves away from slots, and segments.
+// Upper bounds for any planner: the number of moves away from slots, and of segments.
 EVENKEEL_HOST_DEVICE constexpr int most_moves(int slots, int ranks) {
   return slots + 8 * ranks;
 }

@@ -1,5 +1,5 @@
-// Reproduces the random numbers of Python's `random.Random(seed)`, which servers draw with: MT19937 as
-// CPython seeds it, with `sample` and `shuffle` as in Lib/random.py of CPython 3.8 to 3.13.
+// Reproduces the random numbers of Python's `random.Random(seed)`, which servers use: MT19937, seeded as in
+// CPython, with `sample` and `shuffle` as in Lib/random.py of CPython 3.8 to 3.13.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class PythonRandom {
     return std::mt19937(state);
   }
 
-  // A number of 0..n-1; n is 1 or more.
+  // A random number in 0..n-1; n is 1 or more.
   std::uint32_t below(std::uint32_t n) {
     const int bits = std::bit_width(n);
     std::uint32_t number = drawn(bits);
@@ -48,7 +48,7 @@ class PythonRandom {
     return number;
   }
 
-  // `count` different numbers of 0..n-1.
+  // `count` different random numbers in 0..n-1.
   std::vector<std::uint32_t> sample(std::uint32_t n, std::uint32_t count) {
     std::vector<std::uint32_t> sampled;
     if (n <= largest_pool(count)) {
@@ -74,7 +74,7 @@ class PythonRandom {
 
  private:
   static constexpr std::size_t kWords = std::mt19937::state_size;
-  // A seed sequence for std::mt19937: the state's words themselves.
+  // A seed sequence that gives std::mt19937 the words of its state directly.
   struct State {
     using result_type = std::uint32_t;
     std::array<std::uint32_t, kWords> words;
@@ -86,7 +86,8 @@ class PythonRandom {
 
   std::uint32_t drawn(int bits) { return static_cast<std::uint32_t>((*twister_)()) >> (32 - bits); }
 
-  // Up to this `n`, sample() draws from a shrinking list; above it, it draws again on a repeat.
+  // The largest `n` for which sample() draws from a shrinking list. Above it, sample() draws again on a
+  // repeat.
   static std::uint32_t largest_pool(std::uint32_t count) {
     std::uint32_t largest = 21;
     if (count > 5)

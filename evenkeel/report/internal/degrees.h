@@ -1,4 +1,4 @@
-// The degrees of parallelism, by name, as JSON.
+// The degrees of parallelism as JSON, by name.
 #pragma once
 
 #include "evenkeel/report/internal/json.h"

@@ -43,8 +43,8 @@ std::string escaped(const std::string& text) {
   return html;
 }
 
-// A name must not be able to close the script element. In JSON "<" occurs only in strings, where "\u003c" is
-// equal.
+// A name must not be able to close the script element. In JSON, "<" occurs only in strings, where "\u003c"
+// means the same character.
 std::string for_script(const Json& json) {
   std::string text;
   for (const char letter : json.dump(-1, ' ', true, Json::error_handler_t::replace)) {
@@ -78,7 +78,7 @@ Json tile(const std::string& label, const Json& before, const Json& after, const
 
 std::string html_page(const Json& document) {
   require_pages();
-  // The policy allows no request at all.
+  // The page's content security policy allows no network request at all.
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

@@ -1,16 +1,17 @@
-// A page to look at and to send: one HTML file that draws its own data and makes no network requests.
+// A page that people can open and send to others: one HTML file that draws the data inside it and makes no
+// network requests.
 //
-// Written   From a document (below) that is independent of any report; to_html() of each result makes one.
-//           The page contains the document as JSON (id "data"), so that other programs can read it.
+// Written   From a document (below) whose format does not depend on any report. The to_html() of each result
+//           makes such a document. The page contains the document as JSON (id "data"), so that other programs
+//           can read it.
 // Drawn     In the browser, by report/page/ with d3. A build without d3 has no pages.
-// Size      Numbers that are only drawn are rounded to four digits by drawn(). Long rows are pooled by
-//           pooled().
+// Size      drawn() rounds numbers that are only drawn to four digits. pooled() shortens long rows.
 //
 // The document. A field with `?` may be left out. An unknown number is null, and is drawn as a gap.
 //
 //   {title, command, made_with, notes?: [text], filters?, sections: [section]}
-//   filters   {layers?: [label], steps?: [first, last]}: lets the reader choose a layer and a range of steps,
-//             for every section that has them (heat and band below)
+//   filters   {layers?: [label], steps?: [first, last]}: lets the reader choose a layer and a range of steps
+//             in every section that has layers or steps (heat and band below)
 //   section   {kind, title, id, caption?, ...}: `id` is the link target; `caption` says what is shown
 //
 // A unit is "bytes", "ms", "s", "ratio" (three decimals), "share" (0..1, shown as a percentage), "count", ""
@@ -55,9 +56,9 @@
 
 namespace evenkeel::internal {
 
-// {title, command, made_with}, without sections.
+// A document {title, command, made_with}, still without sections.
 Json page_of(const std::string& title, const PageOrigin& origin);
-// One column of a table.
+// One entry of the `columns` of a table.
 Json column(const std::string& key, const std::string& label, const char* unit = "");
 // One entry of `tiles`; a null `before` is left out.
 Json tile(const std::string& label, const Json& before, const Json& after, const char* unit);
@@ -69,11 +70,11 @@ Json drawn(double value);
 Json drawn(std::span<const double> values);
 Json drawn(std::span<const std::int64_t> values);
 
-// How many columns to pool into one, so that at most `most` remain.
+// How many columns to pool into one, so that no more than `most` columns remain.
 constexpr std::size_t pool_of(std::size_t columns, std::size_t most) {
   return columns <= most ? 1 : (columns + most - 1) / most;
 }
-// The largest of each run of `pool` values; the last run may be shorter. NaN counts as no value.
+// For each run of `pool` values, the largest of them; the last run may be shorter. NaN counts as no value.
 std::vector<double> pooled(std::span<const double> values, std::size_t pool);
 
 }  // namespace evenkeel::internal

@@ -12,13 +12,14 @@ namespace evenkeel::internal {
 
 using Json = nlohmann::ordered_json;
 
-// One line of pure ASCII: a terminal also interprets U+009B, and no locale changes ASCII. Invalid UTF-8
-// becomes replacement characters.
+// The JSON on one line of pure ASCII, because a terminal also interprets U+009B, and because every locale
+// prints ASCII the same. Invalid UTF-8 becomes replacement characters.
 std::string line_of(const Json& json);
-// Adds the key `axes`: how unnamed arrays were read, by file. No key is added if it is empty.
+// Also adds the key `axes`, which says for each file how its unnamed arrays were read. If `axes` is empty, no
+// key is added.
 std::string line_of(Json json, const std::map<std::string, std::string>& axes);
 
-// null if the number is not known.
+// The value; null if it is not known.
 template <class Value>
 Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);

@@ -8,18 +8,18 @@
 
 namespace evenkeel::internal {
 
-// Static items of a stage: the model's, or the measured one.
+// A stage's static items: those of the model, or the single measured item.
 inline std::vector<StaticItem> static_items(const MemoryReport& report, const StageFit& stage) {
   if (!report.device.static_bytes) return report.memory.static_items(stage.stage);
   return {{.name = "given", .weight_bytes = *report.device.static_bytes}};
 }
 
-// Whether it fits, and the bytes it takes of those available.
+// Whether the model fits, and how many of the available bytes it takes.
 std::string verdict_of(const MemoryReport& report);
-// What would make it fit, each as an option to type.
+// Changes that would make the model fit, each as an option to type.
 std::vector<std::string> advice_of(const MemoryReport& report);
 
-// True if the advice changes the layout of devices.
+// True if the advice changes how the model is spread over devices.
 inline bool is_of_devices(const Advice& advice) {
   using Change = Advice::Change;
   return advice.change >= Change::tensor && advice.change <= Change::devices;

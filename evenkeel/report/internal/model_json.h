@@ -1,4 +1,4 @@
-// What the memory reports say of the model.
+// The model as JSON, for the memory reports.
 #pragma once
 
 #include "evenkeel/model/model_description.h"

@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Formats numbers for people.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace evenkeel::internal {
 
-// "1.234", with that many decimals.
+// "1.234", with `places` decimals.
 std::string fixed(double value, int places = 3);
 // "1,234,567". Fractions are rounded.
 std::string grouped(std::int64_t number);

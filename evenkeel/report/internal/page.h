@@ -27,7 +27,7 @@ class Page {
     fmt::format_to(std::back_inserter(text_), format, shown(values)...);
   }
   void put(const Table& table) { text_ += table.text(); }
-  // Adds whole lines made by our own code; names in them must already be printable.
+  // Adds whole lines written by this program; names in them must already be printable.
   void put_lines(std::string_view lines) { text_ += lines; }
 
   std::string text() && { return std::move(text_); }

@@ -1,4 +1,5 @@
-// The files of report/page/, and d3, as they are written into every page. Made by cmake/embed_files.cmake.
+// The files of report/page/, and d3, as written into every page. cmake/embed_files.cmake makes their
+// contents.
 #pragma once
 
 #include <string_view>
@@ -8,7 +9,7 @@ namespace evenkeel::page_files {
 extern const std::string_view style;
 extern const std::string_view drawing;
 extern const std::string_view script;
-extern const std::string_view d3;  // empty if not found
+extern const std::string_view d3;  // empty if the build did not find d3
 extern const std::string_view d3_licence;
 
 }  // namespace evenkeel::page_files

@@ -8,8 +8,8 @@
 
 namespace evenkeel::internal {
 
-// A panel of a section `plan`: what each rank computes, by the rank whose weights it uses, and which weights
-// travel.
+// A panel of a section `plan`: what each rank computes, split by the rank whose weights it uses, and which
+// weights are sent.
 Json plan_panel(const std::string& name, const StepPlan& plan);
 
 }  // namespace evenkeel::internal

@@ -18,7 +18,7 @@ namespace {
 // Limits that keep a page small.
 constexpr std::size_t kMostDrawn = 4;            // recordings
 constexpr std::size_t kMostColumns = 256;        // per heat map
-constexpr std::size_t kMostLayerNumbers = 4096;  // layers x columns, up to which layers have bands
+constexpr std::size_t kMostLayerNumbers = 4096;  // layers x columns; with more, layers have no bands
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -33,7 +33,7 @@ struct Band {
     p95.push_back(quantile(loads, 0.95));
     most.push_back(loads.back());
   }
-  // Pools several steps into a column: the least and the most of any of them.
+  // Pools several steps into one column, which shows the lowest `least` and the highest of the other values.
   Json json(std::size_t pool) const {
     const auto lowest = [&] {
       std::vector<double> negated(least);
@@ -51,9 +51,9 @@ struct Band {
 
 // The steps of one recording under one placement.
 struct Steps {
-  std::vector<double> levels;               // max/mean by step, mean over layers
+  std::vector<double> levels;               // max/mean of each step, averaged over layers
   std::vector<std::vector<double>> ratios;  // max/mean [layers][steps]
-  Band all;                                 // ranks' loads summed over all layers
+  Band all;                                 // rank loads summed over all layers
   std::vector<Band> by_layer;
 };
 
@@ -61,7 +61,7 @@ double ratio_of(const std::vector<double>& loads, const Topology& topology) {
   return std::ranges::max(loads) > 0 ? max_over_mean(loads, topology) : kNone;
 }
 
-// Divides each load by the mean; clears a layer without load.
+// Divides each load by the mean load. Clears `loads` if the layer has no load.
 void over_mean(std::vector<double>& loads) {
   const double mean = mean_of(loads);
   for (double& load : loads) load = mean > 0 ? load / mean : 0;
@@ -107,7 +107,7 @@ Json heat_of(const Steps& steps, const std::string& name, std::size_t pool) {
   return {{"name", name}, {"values", std::move(rows)}};
 }
 
-// True if every layer gets its own band, which must keep the page small.
+// True if every layer gets its own band. Too many bands would make the page large.
 bool has_layer_bands(std::size_t layers, std::size_t steps, std::size_t pool) {
   return layers * ((steps + pool - 1) / pool) <= kMostLayerNumbers;
 }

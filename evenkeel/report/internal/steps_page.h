@@ -1,5 +1,5 @@
-// What pages of placements show of recordings: how uneven rank loads are before and after, over a whole
-// recording, by step and by layer.
+// The sections on recordings in the pages of placements: how uneven rank loads are before and after, over a
+// whole recording, by step and by layer.
 #pragma once
 
 #include <span>
@@ -19,7 +19,7 @@ struct TwoPlacements {
 // Adds sections for the first few recordings, filters for their layers and steps, and a note on recordings
 // left out.
 void add_recordings(Json& page, std::span<const Recording> recordings, const TwoPlacements& placements);
-// Adds who sends to whom, if both know it.
+// Adds the traffic between ranks, if it is known before and after.
 void add_traffic(Json& page, const PlacementQuality& before, const PlacementQuality& after,
                  const TwoPlacements& placements, const std::string& caption);
 

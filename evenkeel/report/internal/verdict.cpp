@@ -19,7 +19,7 @@ std::string bytes_text(double bytes) {
   return bytes >= 1e9 ? fixed(bytes / 1e9, 2) + " GB" : fixed(bytes / 1e6, 1) + " MB";
 }
 
-// Options that would supply what is missing.
+// Options that would supply the missing inputs.
 std::vector<std::string> missing_of_step(const StepModel& model) {
   std::vector<std::string> missing;
   if (!model.has_model) missing.emplace_back("--model");

@@ -1,4 +1,4 @@
-// Whether a placement pays against the current one, as shown by `place` and `evaluate`.
+// Whether changing to a placement from the current one pays, as shown by `place` and `evaluate`.
 #pragma once
 
 #include "evenkeel/placement/evaluate/verdict.h"
@@ -9,7 +9,7 @@ namespace evenkeel::internal {
 
 Json json_of(const Verdict& verdict);
 void put_verdict(Page& page, const Verdict& verdict);
-// The same as a section of a page, followed by the tiles in `more`.
+// The verdict as a section of a page, followed by the tiles in `more`.
 Json verdict_section(const Verdict& verdict, const std::string& id, const std::string& title,
                      const Json& tiles = Json::array());
 

@@ -19,7 +19,7 @@ namespace {
 
 using Kind = Workload::Kind;
 
-// Everything besides the token that a chooser's draws may depend on.
+// All inputs of a chooser's draws except the token.
 struct Step {
   Workload workload;
   WorkloadShape shape;
@@ -41,7 +41,7 @@ struct Step {
   Draws of_step() const { return Draws{3, kind(), seed, step}; }
 };
 
-// Blocks of tokens that choose every expert equally often, each block in an order of its own.
+// Blocks of tokens. Each block chooses every expert equally often, in a random order of its own.
 Chooser balanced(const Step& s) {
   const std::int64_t block_tokens = s.experts() / std::gcd(s.experts(), s.top_k());
   struct Block {
@@ -82,7 +82,7 @@ void deal_evenly(std::span<const std::int32_t> experts, std::int64_t count, std:
                experts[i]);
 }
 
-// All assignments of the step, in exact shares, shuffled over all tokens.
+// Makes all assignments of the step with the exact shares, then shuffles them over all tokens.
 Chooser concentrated(const Step& s) {
   require_concentrated_fits(s);
   const std::int64_t total = s.total_tokens() * s.top_k();
@@ -123,7 +123,7 @@ std::vector<double> lognormal_popularity(const Step& s) {
   std::vector<double> popularity(static_cast<std::size_t>(s.experts()));
   Draws draws = s.of_run();
   for (double& of_expert : popularity) {
-    // The Box-Muller transform: a normal from two uniform draws; 1 - fraction() is never 0.
+    // The Box-Muller transform makes a normal number from two uniform ones. 1 - fraction() is never 0.
     const double radius = std::sqrt(-2 * std::log(1 - draws.fraction()));
     const double normal = radius * std::cos(2 * std::numbers::pi * draws.fraction());
     of_expert = std::exp(s.workload.exponent * normal);
@@ -131,7 +131,7 @@ std::vector<double> lognormal_popularity(const Step& s) {
   return popularity;
 }
 
-// Each run has a random order of experts. The `hot` experts from position `first` on have the popularity
+// Each run has its own random order of experts. The `hot` experts from position `first` on have popularity
 // `share` in total; the others have the rest.
 std::vector<double> hot_popularity(const Step& s, int hot, std::int64_t first, double share) {
   const auto order = s.of_run().permutation(s.experts());
@@ -156,7 +156,7 @@ std::vector<double> collapse_popularity(const Step& s) {
   return hot_popularity(s, hot, 0, 1 - rest_when_even * std::exp2(-halvings));
 }
 
-// The hot set of Megatron-LM's workloads is a quarter of the experts, but never fewer than a token needs.
+// The number of hot experts in Megatron-LM's workloads: a quarter of the experts, but at least top_k.
 int hot_width(const Step& s) {
   return std::max(s.top_k(), s.experts() / 4);
 }
@@ -174,7 +174,8 @@ std::vector<std::int32_t> evenly_spaced_experts(int count, int num_experts) {
   return spaced;
 }
 
-// Tokens choose among `hot`; token 0 and every `period`-th after it choose among all experts.
+// Tokens choose among the experts in `hot`. Token 0 and every `period`-th token after it choose among all
+// experts.
 Chooser mostly_among(const Step& s, std::vector<std::int32_t> hot, std::int64_t period) {
   return [s, hot = std::move(hot), period](std::int64_t token, std::span<std::int32_t> ids) {
     Draws draws = s.of(token);
@@ -196,7 +197,7 @@ Chooser round_robin(const Step& s) {
   };
 }
 
-// The upper half of the experts; the ranks that own the lower half get nothing.
+// Tokens choose among the upper half of the experts, so ranks that own only the lower half get no load.
 Chooser among_upper_half(const Step& s) {
   const int unused = s.experts() / 2;
   if (s.experts() - unused < s.top_k())
@@ -210,7 +211,7 @@ Chooser among_upper_half(const Step& s) {
   };
 }
 
-// The hot set moves by its own width every three steps.
+// Every three steps, the hot set moves on by its own width.
 Chooser rotating(const Step& s) {
   const std::uint64_t moves = s.step / 3 % static_cast<std::uint64_t>(s.experts());
   const std::uint64_t first =
@@ -218,7 +219,7 @@ Chooser rotating(const Step& s) {
   return mostly_among(s, block_of_experts(static_cast<int>(first), hot_width(s), s.experts()), 4);
 }
 
-// Three steps of uniform routing; in the fourth, every second token chooses in the hot set.
+// Three steps have uniform routing. In the fourth, every second token chooses in the hot set.
 Chooser burst(const Step& s) {
   if (s.step % 4 != 3) return among_all(s);
   const auto even_token = mostly_among(s, block_of_experts(0, hot_width(s), s.experts()), 2);

@@ -9,10 +9,11 @@
 
 namespace evenkeel::internal {
 
-// Fills the top-k of one token, given its index among all tokens of the step.
+// Writes the expert ids of one token, whose index counts all tokens of the step.
 using Chooser = std::function<void(std::int64_t token, std::span<std::int32_t> ids)>;
 
-// The caller has checked the shape. Throws InvalidArgument if the workload does not fit the experts.
+// The caller must have checked the shape. Throws InvalidArgument if the workload does not fit the number of
+// experts.
 Chooser make_chooser(const Workload& workload, const WorkloadShape& shape, std::uint64_t seed,
                      std::uint64_t step);
 

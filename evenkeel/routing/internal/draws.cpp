@@ -14,7 +14,7 @@ bool contains(std::span<const std::int32_t> items, std::int32_t item) {
 }  // namespace
 
 void Draws::distinct(int count, std::span<std::int32_t> out) {
-  // Floyd's algorithm: one draw an item, no list of the remaining numbers.
+  // Floyd's algorithm needs one draw for each item, and no list of the remaining numbers.
   const std::size_t wanted = out.size();
   for (std::size_t i = 0; i < wanted; ++i) {
     const std::size_t last = static_cast<std::size_t>(count) - wanted + i;
@@ -35,8 +35,8 @@ WeightedExperts::WeightedExperts(std::span<const double> weights) {
 }
 
 void WeightedExperts::distinct(Draws& draws, std::span<std::int32_t> out) const {
-  // A repeated expert is drawn again, which keeps the others in proportion. If nearly all weight is drawn
-  // already, the remaining experts are scanned instead.
+  // A repeated expert is drawn again, so that the other experts keep their proportions. If the experts drawn
+  // so far have nearly all the weight, the remaining experts are scanned instead.
   constexpr int patience = 16;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto drawn = out.first(i);

@@ -1,5 +1,5 @@
-// Random draws that are the same on every machine: a mixing function (splitmix64) of a counter, then integer
-// arithmetic. std:: distributions differ between standard libraries.
+// Random draws that are the same on every machine. They come from a mixing function (splitmix64) of a
+// counter, followed by integer arithmetic. std:: distributions differ between standard libraries.
 #pragma once
 
 #include <bit>
@@ -20,7 +20,7 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A stream of draws; each key, a list of numbers, has its own stream.
+// A stream of random draws. Each key, a list of numbers, gives its own stream.
 class Draws {
  public:
   explicit Draws(std::initializer_list<std::uint64_t> key) {
@@ -29,8 +29,8 @@ class Draws {
 
   std::uint64_t next() { return mix(key_ + counter_++ * 0xd1342543de82ef95u); }
 
-  // Uniform in 0..bound-1, for bound >= 1. Draws just enough bits, and draws again if the number is too
-  // large.
+  // Uniform in 0..bound-1, for bound >= 1. Takes just enough bits, and draws again if the number is not below
+  // `bound`.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t mask = bound <= 1 ? 0 : ~std::uint64_t{0} >> std::countl_zero(bound - 1);
     for (;;) {
@@ -64,11 +64,12 @@ class Draws {
   std::uint64_t counter_ = 0;
 };
 
-// Draws distinct experts for a token: each draw is in proportion to the weights of the experts not drawn yet.
+// Draws distinct experts for a token: each draw takes one of the experts not drawn yet, in proportion to
+// their weights.
 class WeightedExperts {
  public:
-  // Weights are divided by the largest and rounded to steps of 2^-32, at least one step. So the last bits of
-  // a platform's exp() and pow() do not matter.
+  // Weights are divided by the largest one and rounded to multiples of 2^-32, at least 2^-32. So the last
+  // bits of exp() and pow(), which differ between platforms, do not matter.
   explicit WeightedExperts(std::span<const double> weights);
   void distinct(Draws& draws, std::span<std::int32_t> out) const;
 

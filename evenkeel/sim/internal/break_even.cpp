@@ -10,7 +10,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr int kSamples = 4;                      // samples, each one layer of one step
+constexpr int kSamples = 4;                      // number of samples; each is one layer in one step
 constexpr double kFewest = 16, kMost = 1 << 24;  // tokens per step, over all ranks
 constexpr int kHalvings = 4;
 constexpr double kFaster = 0.99;
@@ -42,7 +42,7 @@ std::vector<Sample> samples_of(StepSource& steps, int first_step) {
   return samples;
 }
 
-// A recording of one step with that many assignments, spread as in the sample.
+// A recording of one step with `assignments` assignments, distributed as in the sample.
 Recording scaled(const Sample& sample, std::int64_t assignments) {
   std::vector<std::int64_t> loads;
   double before = 0;
@@ -57,7 +57,7 @@ Recording scaled(const Sample& sample, std::int64_t assignments) {
   return {.name = "scaled", .profile = RoutingProfile(1, experts, std::move(loads), {})};
 }
 
-// Predicts the seconds of the samples' layers under a method, for a given number of tokens per step of one
+// Predicts the seconds of the samples' layers under a method, for a given number of tokens in a step of one
 // group.
 class SizedSteps {
  public:
@@ -78,7 +78,8 @@ class SizedSteps {
     LayerReplay replay(setup_, method_, homes_);
     return sum(assignments, [&](const Sample& sample, const LayerTokens& tokens) {
       if (method_.step == Method::Step::slots)
-        replay.run(sample.layer, tokens);  // fills the slots; the next run finds them filled
+        // the first run fills the slots, so that the next run finds them filled
+        replay.run(sample.layer, tokens);
       return replay.run(sample.layer, tokens).seconds;
     });
   }

@@ -21,7 +21,7 @@ bool OnePlan::keeps() const {
   return options_.with_backward && (recompute == Recompute::none || recompute == Recompute::automatic);
 }
 
-// All ranks get the same workspaces: what the rank with the least spare bytes can have.
+// All ranks get workspaces of the same size, which the rank with the least spare bytes determines.
 void OnePlan::read(const StepInputs& in) {
   memories_ = in.memories;
   std::int64_t spare = std::numeric_limits<std::int64_t>::max();
@@ -34,15 +34,15 @@ void OnePlan::read(const StepInputs& in) {
   loads_.read(in.table, in.homes, tokens_, in.top_k);
 }
 
-// Cuts the step by the rule: into equal parts, their number fixed or by MemFine's tuning. Under `exact`, or
-// where an equal part does not fit, each chunk is as long as it fits (chunk_planner.h). False if nothing
-// fits.
+// Cuts the step by the chunk rule: into equal parts, whose number is fixed or comes from MemFine's tuning. If
+// the rule is `exact`, or if an equal part does not fit, makes each chunk as long as it fits
+// (chunk_planner.h). Returns false if nothing fits.
 bool OnePlan::cut(ChunkUse use, std::vector<Chunk>& chunks) {
   chunks.clear();
   return cut_by_rule(use, chunks) || cut_into_chunks(limits(use), loads_, 0, options_.units, chunks);
 }
 
-// Lowers limits_ to what the parts need, so that more can be kept.
+// Also lowers limits_ to the bytes that the parts need, so that more chunks can be kept.
 bool OnePlan::cut_by_rule(ChunkUse use, std::vector<Chunk>& chunks) {
   if (cuts_exactly()) return false;
   const ChunkLimits within = limits(use);
@@ -62,8 +62,8 @@ bool OnePlan::cut_by_rule(ChunkUse use, std::vector<Chunk>& chunks) {
   return true;
 }
 
-// How many chunks the rule asks for, whether or not they fit; 1 under `exact`. `mact` applies Eq. 8 and 9 of
-// MemFine to each rank, with the rank's own bytes for a received row, and takes the largest number.
+// The number of chunks that the rule asks for, even if they do not fit; 1 under `exact`. `mact` applies Eq. 8
+// and 9 of MemFine to each rank, with the rank's own bytes for a received row, and takes the largest result.
 std::int64_t OnePlan::count_by_rule(ChunkUse use) const {
   const ChunkRule& rule = options_.memory.rule;
   if (cuts_exactly()) return 1;
@@ -82,7 +82,7 @@ std::int64_t OnePlan::count_by_rule(ChunkUse use) const {
   return std::min(count, options_.units);
 }
 
-// The load of all blocks that a chunk touches: an upper bound for the chunk.
+// The load of all blocks that a chunk overlaps. It is an upper bound for the chunk's load.
 ChunkLoad OnePlan::covering_load(RankId rank, const Chunk& chunk) const {
   const auto begin = static_cast<int>(chunk.begin / block_units());
   const auto end = static_cast<int>((chunk.end + block_units() - 1) / block_units());
@@ -96,7 +96,7 @@ void OnePlan::find_forward(bool keep_all, double backward_seconds) {
   if (!weights_fit_in_transit(ChunkUse::forward) || (keep_all && exact)) return;
   for (const std::int64_t part : {1, 2, 4}) {
     find_chunks(part, keep_all, backward_seconds);
-    if (!keeps_any || !exact) break;  // a smaller part would gain nothing
+    if (!keeps_any || !exact) break;  // smaller parts would gain nothing
   }
   if (keeps_any && exact)
     for (const std::int64_t most_behind : {1, 2, 4}) find_kept_prefix(most_behind, backward_seconds);
@@ -110,7 +110,7 @@ void OnePlan::find_kept_whole() {
   time(StepPass::forward, best_);
 }
 
-// Gives chunks that are not kept 1 / `part` of the memory, and kept chunks the rest.
+// Limits chunks that are not kept to 1 / `part` of the memory, so that kept chunks can have the rest.
 void OnePlan::find_chunks(std::int64_t part, bool keep_all, double backward_seconds) {
   limits_.clear();
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
@@ -130,7 +130,8 @@ void OnePlan::take_trial_if_faster(double backward_seconds) {
     std::swap(best_, trial_);
 }
 
-// Finds the longest prefix that can be kept as one chunk with at most `most_behind` chunks behind it.
+// Finds the longest prefix of the step that can be kept as one chunk, if at most `most_behind` chunks may
+// follow.
 void OnePlan::find_kept_prefix(std::int64_t most_behind, double backward_seconds) {
   int kept = 0, too_many = loads_.num_blocks();
   while (too_many - kept > 1) {
@@ -140,8 +141,8 @@ void OnePlan::find_kept_prefix(std::int64_t most_behind, double backward_seconds
   if (kept > 0 && keeps_prefix(kept, most_behind)) take_trial_if_faster(backward_seconds);
 }
 
-// Makes such chunks, if they fit. can_keep_next() gets the limits of an empty chunk behind the prefix;
-// cut_behind() checks the real ones.
+// Makes the kept prefix and the chunks after it, if they fit. can_keep_next() is called with the limits of an
+// empty next chunk; cut_behind() then checks with the real limits.
 bool OnePlan::keeps_prefix(int blocks, std::int64_t most_behind) {
   trial_.chunks.assign(1, {0, blocks * block_units(), true});
   kept_.assign(memories_.size(), 0);
@@ -153,7 +154,7 @@ bool OnePlan::keeps_prefix(int blocks, std::int64_t most_behind) {
   return cut_behind(blocks) && std::ssize(trial_.chunks) - 1 <= most_behind;
 }
 
-// Whether every rank can keep the whole step as one chunk and run its backward pass in one piece.
+// True if every rank can keep the whole step as one chunk and run its backward pass as one chunk.
 bool OnePlan::fits_whole() const {
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
     const RankMemory& memory = memories_[rank.offset()];
@@ -166,15 +167,15 @@ bool OnePlan::fits_whole() const {
   return true;
 }
 
-// Whether borrowed weights, or in backward their gradients, fit in memory while they travel.
+// True if the buffers fit that are needed while borrowed weights, or in backward their gradients, are sent.
 bool OnePlan::weights_fit_in_transit(ChunkUse use) const {
   for (RankId rank : indices<RankId>(loads_.num_ranks()))
     if (model_.in_transit_bytes(use, foreign(rank)) > memories_[rank.offset()].free_bytes) return false;
   return true;
 }
 
-// Keeps the first chunks, as many as leave enough memory for the chunks behind them and for their own
-// backward.
+// Keeps as many of the first chunks as possible: there must be enough memory for the chunks after them and
+// for the backward pass of the kept chunks.
 void OnePlan::keep_what_fits() {
   kept_.assign(memories_.size(), 0);
   for (Chunk& chunk : trial_.chunks) {
@@ -185,8 +186,9 @@ void OnePlan::keep_what_fits() {
   }
 }
 
-// Whether the chunk can be kept after those already kept, beside other steps and a later chunk at its limit.
-// Kept chunks hold kept_ bytes; with this chunk, kept_with_.
+// True if the chunk can be kept in addition to those already kept. The memory for other steps and for a later
+// chunk at its limit must stay free. kept_ is the bytes of the chunks already kept; kept_with_ includes this
+// chunk.
 bool OnePlan::can_keep_next(const Chunk& chunk) {
   kept_with_ = kept_;
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
@@ -205,8 +207,8 @@ bool OnePlan::can_keep_next(const Chunk& chunk) {
   return true;
 }
 
-// Cuts the chunks behind the kept ones again, into all the memory that the kept ones leave. False if they no
-// longer fit.
+// Cuts the part after the kept chunks again, into chunks that may use all the memory that the kept ones
+// leave. Returns false if they no longer fit.
 bool OnePlan::lengthen_recomputed() {
   std::vector<Chunk>& chunks = trial_.chunks;
   const auto first_recomputed = std::ranges::find(chunks, false, &Chunk::kept);
@@ -216,15 +218,15 @@ bool OnePlan::lengthen_recomputed() {
   return cut_behind(block);
 }
 
-// Cuts the step from `block` on into the memory that kept_ leaves.
+// Cuts the step from `block` on into chunks that use the memory that kept_ leaves.
 bool OnePlan::cut_behind(int block) {
   for (std::size_t rank = 0; rank < memories_.size(); ++rank)
     limits_[rank] = memories_[rank].free_bytes - kept_[rank];
   return cut_into_chunks(limits(ChunkUse::forward), loads_, block, options_.units, trial_.chunks);
 }
 
-// Sets candidate.seconds and candidate.recomputed_part. Backward of the part that
-// is not kept is added later, as its share of the whole step's backward.
+// Sets candidate.seconds and candidate.recomputed_part. The backward pass of the part that is not kept is
+// added later, as this part's share of the whole step's backward.
 void OnePlan::time(StepPass pass, StepCandidate& candidate) const {
   candidate.seconds = seconds(pass).of_all(candidate.chunks);
   candidate.recomputed_part = 0;
@@ -258,15 +260,15 @@ void OnePlan::find_runs() {
   if (options_.with_backward) best_.seconds += seconds(StepPass::backward).of_all(best_.chunks);
 }
 
-// In backward, chunks that were not kept may use all the memory. False if gradients may not fit on their
-// way home.
+// Lets the chunks that were not kept use all the memory in backward. Returns false if gradients may not fit
+// while they are sent to their owners.
 bool OnePlan::set_backward_limits() {
   limits_.clear();
   for (const RankMemory& memory : memories_) limits_.push_back(memory.free_bytes);
   return weights_fit_in_transit(ChunkUse::recompute);
 }
 
-// Assumes about as many chunks as the whole step would be cut into.
+// Assumes about as many chunks as the whole step would need in backward.
 double OnePlan::estimate_backward_seconds() {
   if (!options_.with_backward) return 0;
   if (!set_backward_limits()) return std::numeric_limits<double>::infinity();

@@ -1,8 +1,9 @@
 // The candidates for running a step under one plan, and the fastest of them.
 //
-// Kinds  The whole step kept as one chunk. Chunks as long as they fit into all, half or a quarter of the
-//        memory, the first of them kept while the rest of the memory lasts. One kept chunk at the beginning,
-//        as long as it leaves enough memory for the chunks behind it.
+// Kinds  First kind: the whole step, kept as one chunk. Second kind: chunks as long as they fit into all,
+//        half or a quarter of the memory; the first chunks are kept as long as the rest of the memory has
+//        space. Third kind: one kept chunk at the beginning, so long that just enough memory is left for the
+//        chunks after it.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +16,14 @@
 
 namespace evenkeel::internal {
 
-// A candidate; nothing fits if it has no chunks.
+// A candidate. If it has no chunks, nothing fits.
 struct StepCandidate {
   std::vector<Chunk> chunks;
-  double seconds = 0;          // without the backward pass of what is not kept
+  double seconds = 0;          // without the backward pass of the part that is not kept
   double recomputed_part = 0;  // the part of the step that is not kept
 
-  // All seconds, if backward of the whole step would take `backward_seconds` with nothing kept.
+  // The total seconds, if the backward pass of the whole step with nothing kept would take
+  // `backward_seconds`.
   double seconds_with(double backward_seconds) const {
     return recomputed_part > 0 ? seconds + recomputed_part * backward_seconds : seconds;
   }
@@ -32,25 +34,25 @@ class OnePlan {
   OnePlan(ByteModel& model, const DecisionOptions& options, int num_ranks);
 
   void read(const StepInputs& in);
-  // Candidates are for this plan from now on.
+  // From now on, candidates are for this plan.
   void follow(const StepPlan& plan, const LayerPlacement& homes) {
     loads_.follow(plan);
     foreign_.read(plan, homes);
   }
-  // Candidates are for plain EP from now on; every expert must have one home.
+  // From now on, candidates are for plain EP. Every expert must have only one home.
   void stay_home(const Counts& counts) {
     loads_.stay_home(counts);
     foreign_.clear();
   }
 
-  // These replace best(). find_forward() tries the candidates that do not keep the whole step as one chunk;
-  // with `keep_all`, only those that still keep everything for backward.
+  // Each of these functions replaces best(). find_forward() tries the candidates that do not keep the whole
+  // step as one chunk. With `keep_all` it tries only those that keep all chunks for backward.
   void find_kept_whole();
   void find_forward(bool keep_all, double backward_seconds);
   void find_backward();
-  // Chunks of whole blocks, the same in both passes, for an executor that plans chunks.
+  // Like find_forward(), for an executor with plans_chunks: chunks of whole blocks, the same in both passes.
   void find_runs();
-  // Estimates the seconds of the backward pass with nothing kept.
+  // Estimates the seconds of the backward pass if nothing is kept.
   double estimate_backward_seconds();
   // Predicts the seconds of a candidate's chunks; in backward these are the chunks that were not kept.
   void time(StepPass pass, StepCandidate& candidate) const;
@@ -86,9 +88,9 @@ class OnePlan {
   ByteModel& model_;
   const DecisionOptions& options_;
   std::span<const RankMemory> memories_;
-  BlockLoads loads_;  // under the plan
+  BlockLoads loads_;  // loads under the plan
   ForeignLoads foreign_;
-  // Reused, so that no step allocates.
+  // Reused, so that a step does not allocate.
   std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_, most_;  // by rank
   StepCandidate best_, trial_;
 };

@@ -24,7 +24,7 @@ PlannedChunks PlanPerChunk::plan(Planner& planner, const StepInputs& in, int beg
   PlannedChunks planned{.moves = plan_.spilled()};
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
     ForeignLoad foreign = foreign_.loads()[rank.offset()];
-    foreign.gradients = 0;  // sent home with each chunk
+    foreign.gradients = 0;  // gradients are sent to their owners with each chunk
     planned.bytes =
         std::max(planned.bytes, model_.bytes(ChunkUse::recompute, loads_.load(rank, 0, 1), foreign));
   }

@@ -1,5 +1,5 @@
-// Plans each chunk as a step of its own: weights travel again for each chunk, and moves suit each chunk's
-// routing.
+// Plans each chunk as a separate step: borrowed weights are sent again for each chunk, and moves fit each
+// chunk's routing.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace evenkeel::internal {
 
 class PlanPerChunk {
  public:
-  // `model` and `options` must outlive this.
+  // `model` and `options` must outlive this object.
   PlanPerChunk(const ByteModel& model, const DecisionOptions& options, int num_ranks);
 
-  // Plans one run of blocks as a chunk. O(the planner + P^2 + E).
+  // Plans one run of blocks as a chunk. Costs one run of the planner plus O(P^2 + E).
   PlannedChunks plan(const StepInputs& in, int begin, int end, bool kept) {
     return plan(*in.planner, in, begin, end, kept);
   }
-  // As plan(), with nothing moved.
+  // As plan(), but no work moves.
   PlannedChunks stay(const StepInputs& in, int begin, int end) {
     return plan(plain_planner_, in, begin, end, false);
   }

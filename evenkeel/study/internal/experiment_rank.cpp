@@ -16,15 +16,16 @@ namespace evenkeel::internal {
 
 namespace {
 
-// One rank's layer in its own arena; records the costs of its steps.
+// The layer of one rank, in its own arena. Records the costs of its steps.
 struct RankLayer {
   Budget budget;
-  RankSample sample;  // of the last step
+  RankSample sample;  // costs of the last step
   Arena arena;
-  std::optional<StepTimeline> timeline;  // set if the set-up asks for timelines
+  std::optional<StepTimeline> timeline;  // only if the set-up asks for timelines
   MoeLayer layer;
 
-  // Collective. `experts` does the products; if null, the library's own do. `comm` must outlive this.
+  // Collective. `experts` computes the products; if it is null, the library's own kernels do. `comm` must
+  // outlive this object.
   RankLayer(Communicator& comm, const ExperimentSetup& setup, const Budget& memory, std::int64_t max_tokens,
             std::shared_ptr<const ExpertFfn> experts)
       : budget(memory),
@@ -77,10 +78,10 @@ class ExperimentRank {
   const ExperimentSetup& setup_;
   RecordingCommunicator comm_;
   CpuStream stream_;
-  std::vector<std::unique_ptr<RankLayer>> layers_;  // one per budget
+  std::vector<std::unique_ptr<RankLayer>> layers_;  // one for each budget
   std::span<const ExpertId> natives_;
-  StepResults results_;      // of this rank's tokens and native experts
-  StepResults all_results_;  // of all ranks; filled on the first rank if `inspect` is set
+  StepResults results_;      // for this rank's tokens and its experts at home
+  StepResults all_results_;  // for all ranks; only on the first rank, and only if `inspect` is set
   std::vector<ExpertGradients> gradients_;
   SlotPlan last_plan_;
   double step_begin_ = 0;  // start of the last step; 0 for threads, which share one clock
@@ -202,7 +203,7 @@ RankSample ExperimentRank::take_step(const Batch& batch, const Candidate& candid
   if (at.timeline) at.timeline->restart();
   wait_for_all();
   comm_.reset();
-  // Processes may run on hosts with unrelated clocks, so their times are relative to this.
+  // Processes may run on hosts with unrelated clocks, so their times count from the start of the step.
   step_begin_ = setup_.where.comm == nullptr ? 0 : wall_seconds();
   at.sample.begin = wall_seconds() - step_begin_;
   compute(batch, at.layer);
@@ -247,7 +248,7 @@ void ExperimentRank::note_bytes(RankSample& sample) const {
     if (dispatches) sample.dispatch_bytes_between_nodes += between;
     if (transfers) sample.transfer_bytes_between_nodes += between;
     if (dispatches || combines || name == "counts of a chunk")
-      sample.wait_seconds += std::max(0.0, record.wait_seconds());  // clocks differ a little
+      sample.wait_seconds += std::max(0.0, record.wait_seconds());  // max, because clocks differ a little
   }
 }
 
@@ -291,7 +292,7 @@ void add_gradients(const ExpertModel& of, std::int64_t expert, Parts& parts) {
 
 }  // namespace
 
-// Brings results to the first rank: of all tokens, and of every expert from its owner.
+// Sends results to the first rank: those of all tokens, and the gradients of every expert from its owner.
 void ExperimentRank::bring_results(const Batch& batch) {
   const LayerPlacement& placement = setup_.placement;
   const bool gradients = setup_.backward;
@@ -343,7 +344,7 @@ MoeOptions layer_options(const ExperimentSetup& setup, const Budget& budget, std
   memory = budget.memory;
   if (setup.where.two_levels) options.cpu().node_of_rank = setup.where.node_of_rank;
   options.cpu().sum_in_nodes = setup.where.sum_in_nodes;
-  if (!setup.backward) memory.recompute = Recompute::automatic;  // without backward nothing is kept
+  if (!setup.backward) memory.recompute = Recompute::automatic;  // without backward, nothing needs to be kept
   return options;
 }
 

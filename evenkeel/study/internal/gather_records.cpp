@@ -13,7 +13,8 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Serializes a record: each list is preceded by its length; a buffer's name is a list of letters.
+// Serializes a record. Each list is preceded by its length. The name of a buffer is written as a list of
+// letters.
 class Writer {
  public:
   template <class Value>

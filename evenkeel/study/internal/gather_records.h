@@ -1,4 +1,4 @@
-// Brings the step records that each rank made to all ranks.
+// Gathers the step records of each rank on all ranks.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace evenkeel::internal {
 
-// One record per rank. Names of buffers live as long as the process.
+// One record for each rank. Names of buffers in the records stay valid until the process ends.
 std::vector<StepRecord> gather_records(Communicator& comm, const StepRecord& mine);
 
 }  // namespace evenkeel::internal

@@ -8,7 +8,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-using Step = std::span<const RankSample>;  // by rank
+using Step = std::span<const RankSample>;  // one sample for each rank
 
 template <class OfRank>
 double largest(Step step, const OfRank& of_rank) {
@@ -33,7 +33,7 @@ double critical_seconds(Step step) {
   return all;
 }
 
-// CPU seconds of all ranks.
+// CPU seconds, summed over all ranks.
 double cpu_seconds(Step step) {
   return sum(step, [](const RankSample& s) {
     double all = 0;
@@ -46,7 +46,7 @@ double wall_seconds(Step step) {
   return largest(step, &RankSample::end) - std::ranges::min(step, {}, &RankSample::begin).begin;
 }
 
-// One ratio per round, ascending.
+// One ratio for each round, in ascending order.
 template <class OfStep>
 std::vector<double> ratios(const StepSamples& samples, std::size_t slot, std::size_t to,
                            const OfStep& of_step) {
@@ -65,8 +65,8 @@ double median(const StepSamples& samples, std::size_t slot, const OfStep& of_ste
   return quantile(figures, 0.5);
 }
 
-// Bytes are the same in every round; chunks are also the same on every rank. The peak is the highest of all
-// rounds.
+// Bytes are the same in every round. The number of chunks is also the same on every rank. The peak is the
+// highest over all rounds.
 void count_bytes(const StepSamples& samples, std::size_t slot, const std::vector<int>& node_of_rank,
                  CandidateFigures& figures) {
   const Step last = samples.at(samples.rounds() - 1, slot);

@@ -1,6 +1,6 @@
-// Ranks that share cores compute in turns, one rank per core at a time. Each simulates a rank with its own
-// device. Without turns their threads would evict each other's rows and weights from the caches many times a
-// step, and that would count as their CPU time.
+// Ranks that share cores compute in turns, one rank per core at a time. Each rank simulates one that has a
+// device to itself. Without turns, the ranks' threads would evict each other's rows and weights from the
+// caches many times in a step, which would add to their CPU time.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace evenkeel::internal {
 
-// Wraps `inner` so that at most `cores` callers run at once. The others wait, which costs no CPU time.
+// Wraps `inner` so that at most `cores` callers run at the same time. The others wait, which takes no CPU
+// time.
 std::shared_ptr<const ExpertFfn> in_turns(std::shared_ptr<const ExpertFfn> inner, int cores);
 
 }  // namespace evenkeel::internal

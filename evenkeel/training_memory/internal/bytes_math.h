@@ -1,4 +1,4 @@
-// Sums of bytes in integers wide enough that no shape overflows them.
+// Arithmetic on bytes, in integers so wide that no shape overflows them.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ inline std::int64_t narrow(Wide bytes) {
 inline Wide divide_up(Wide dividend, std::int64_t divisor) {
   return (dividend + divisor - 1) / divisor;
 }
-// The next multiple of `granule`; `bytes` itself if `granule` is 0.
+// `bytes` rounded up to a multiple of `granule`, or unchanged if `granule` is 0.
 inline Wide round_up(Wide bytes, std::int64_t granule) {
   return granule == 0 ? bytes : divide_up(bytes, granule) * granule;
 }

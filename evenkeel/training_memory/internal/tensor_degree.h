@@ -7,7 +7,7 @@
 
 namespace evenkeel::internal {
 
-inline constexpr std::int64_t most_tensor = 8;  // the devices of a node
+inline constexpr std::int64_t most_tensor = 8;  // the number of devices in a node
 
 inline bool may_split_heads(const ModelDescription& model, std::int64_t tensor) {
   return tensor <= most_tensor && model.attention.heads % tensor == 0;

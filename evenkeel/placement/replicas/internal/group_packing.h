@@ -1,11 +1,12 @@
 // Assigns groups of experts to nodes so that the largest load per rank of a node is minimal.
 //
 // Method      branch and bound over the groups by decreasing load. Each group is tried on the nodes with free
-//             capacity, the lightest first, identical nodes only once. A branch is cut if the remaining
-//             groups do not fit below the best so far.
-// Cost        with few groups all relevant partitions; otherwise cut off after a number of steps.
-// Guarantee   optimal, and `bound()` is its value, unless cut off; then `bound()` is the mean or the largest
-//             group's.
+//             capacity, the lightest first; of identical nodes only one is tried. A branch is cut if the
+//             remaining groups cannot be placed below the best load so far.
+// Cost        with few groups, all relevant partitions are visited; otherwise the search stops after a number
+//             of steps.
+// Guarantee   a search that was not stopped is optimal, and `bound()` is its value. After a stopped search,
+//             `bound()` is the larger of the mean and the bound from the largest group.
 //
 // A rank can have more load than the mean of its node. So visit_below() lists all packings, for a caller that
 // knows the loads of ranks.
@@ -31,8 +32,8 @@ class GroupPacking {
  public:
   struct Node {
     std::int32_t num_ranks = 0;
-    std::int32_t fewest_groups = 1;  // the fewest with which no rank need hold an expert twice
-    std::int32_t most_groups = 0;    // the most whose experts fit its slots
+    std::int32_t fewest_groups = 1;  // the fewest with which no rank has to hold an expert twice
+    std::int32_t most_groups = 0;    // the most whose experts fit into its slots
 
     friend bool operator==(const Node&, const Node&) = default;
   };
@@ -66,9 +67,9 @@ class GroupPacking {
     if (steps_left_ > 0) bound_ = best_;
   }
 
-  // After solve(): visits every packing whose nodes are all below `limit` per rank, and only one of
-  // equivalent packings. `judge` returns the new limit. Returns false if some packings were not visited:
-  // there are more than `most`, or the steps ran out.
+  // After solve(): visits every packing whose nodes all have less than `limit` load per rank; of equivalent
+  // packings only one. `judge` returns the new limit. Returns false if some packings were not visited,
+  // because there are more than `most` or the steps ran out.
   using Judge = std::function<double(std::span<const std::int32_t> node_of_group)>;
   bool visit_below(double limit, const Judge& judge, int most) {
     judge_ = &judge;
@@ -79,8 +80,8 @@ class GroupPacking {
     return steps_left_ > 0 && visits_left_ > 0;
   }
 
-  // After solve(): assigns the largest group first to the lightest node, equally many groups to each. Empty
-  // if nodes differ or the groups do not divide evenly.
+  // After solve(): assigns each group, largest first, to the lightest node, equally many groups to each node.
+  // Empty if nodes differ or the groups do not divide evenly.
   std::span<const std::int32_t> largest_first() {
     if (!nodes_alike_ || order_.size() % nodes_.size() != 0) return {};
     const auto each = static_cast<std::int32_t>(order_.size() / nodes_.size());
@@ -194,8 +195,8 @@ class GroupPacking {
     best_node_of_ = numbered_;
   }
 
-  // Numbers identical nodes by the first group they hold. So little moves from one placement to the next, and
-  // nothing where each node has one group.
+  // Numbers identical nodes by the first group they hold. So few groups change nodes from one placement to
+  // the next, and none where each node has one group.
   void number_nodes() {
     numbered_ = node_of_;
     if (!nodes_alike_) return;
@@ -213,18 +214,18 @@ class GroupPacking {
   std::vector<std::int32_t> order_;    // groups by decreasing load
   std::vector<FixedLoad> rest_;        // [groups + 1] load of order_[i..]
   std::vector<FixedLoad> load_;        // [nodes]
-  std::vector<std::int32_t> held_;     // [nodes] groups
+  std::vector<std::int32_t> held_;     // [nodes] number of groups
   std::vector<std::int32_t> node_of_;  // [groups]
   std::vector<std::int32_t> best_node_of_;
   std::vector<std::int32_t> by_load_;   // [depth, nodes] scratch
   std::vector<std::int32_t> number_;    // [nodes]
   std::vector<std::int32_t> numbered_;  // [groups]
-  const Deadline* deadline_ = nullptr;  // solve() takes the first packing after it
+  const Deadline* deadline_ = nullptr;  // after the deadline, solve() takes the first packing
   const Judge* judge_ = nullptr;
   bool nodes_alike_ = false;
   std::int64_t steps_left_ = 0;
   int visits_left_ = 0;
-  std::int32_t missing_ = 0;  // groups that nodes must still get
+  std::int32_t missing_ = 0;  // groups that nodes must still get to have their fewest
   double best_ = 0;
   double bound_ = 0;
 };
