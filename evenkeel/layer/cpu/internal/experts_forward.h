@@ -15,7 +15,7 @@ namespace evenkeel::internal {
 class ExpertsForward {
  public:
   // For one chunk of the step that `decision` describes. `hidden` is the row of the chunk's first token.
-  // Activations go to `saved`, if it has any. All arguments must outlive this object.
+  // Activations are written to `saved`, unless it saves none. All arguments must outlive this object.
   ExpertsForward(CpuLayer& layer, const StepDecision& decision, const Dispatched& dispatched,
                  const void* hidden, const SavedActivations& saved);
   ~ExpertsForward();

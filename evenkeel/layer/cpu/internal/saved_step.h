@@ -50,7 +50,7 @@ class SavedStep final : public StepState {
   const StepPlan& plan() const override { return decision.plan; }
   std::span<const Chunk> chunks() const override { return decision.chunks; }
 
-  StepDecision decision;        // of the forward pass, later of the recomputed part of backward
+  StepDecision decision;        // made by forward; backward replaces it for the part that it recomputes
   std::vector<KeptChunk> kept;  // the step's first chunks
   Buffer own_choices;           // used if the layer has set no memory aside for choices
   std::byte* choices = nullptr;
