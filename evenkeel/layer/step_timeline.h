@@ -2,8 +2,8 @@
 // goes and what makes up a memory peak.
 //
 // Points   in_use[0] is the bytes lent when the record began. Each buffer lent or given back adds one point
-//          with the new sum. A buffer is alive at the points [begin, end): at every point the bytes of the
-//          buffers alive there add up to in_use, and the largest in_use is the arena's peak.
+//          with the new sum. A buffer is alive at the points [begin, end). At every point the bytes of the
+//          buffers that are alive add up to in_use; the largest in_use is the arena's peak.
 // Cost     Recording allocates nothing until the reserved points are used up.
 //
 //   Arena arena(Device::cpu());

@@ -82,7 +82,7 @@ class DrawnLayer {
   double all_speeds_ = 0;
 };
 
-// Ranks may swap what they hold only where all hold equally many copies.
+// Whether all ranks hold equally many copies. Only then may ranks swap what they hold.
 bool are_equally_full(const Copies& copies, int num_ranks) {
   std::vector<int> held(static_cast<std::size_t>(num_ranks), 0);
   for (const CopyRanks& ranks : copies)
