@@ -8,7 +8,7 @@
 // Exact        Output and gradients are those of a dense evaluation, whatever the plan; no assignment is
 //              dropped. The output has the same bits for every plan and rank count if bitwise() holds.
 // Memory       On the CPU (for GPUs see layer/cuda/on_gpu.h), rows, results, saved activations, borrowed
-//              weights and tables live in the arena; native weights and the caller's tensors do not. A warm
+//              weights and tables are in the arena; native weights and the caller's tensors are not. A warm
 //              layer allocates nothing elsewhere, except in its ExpertFfn: oneDNN makes a small argument map
 //              for every product and every packing of borrowed weights. If the arena has a budget, no step
 //              exceeds it, whatever the routing: a step is cut into chunks of tokens that run one after the

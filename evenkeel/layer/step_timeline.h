@@ -38,10 +38,11 @@ struct StepRecord {
   std::vector<Lent> buffers;         // in the order they were lent
 };
 
-// Watches an arena as long as it lives. Must be destroyed before the arena, and used on the arena's thread.
+// Watches an arena until it is destroyed itself. It must be destroyed before the arena, and used on the
+// arena's thread.
 class StepTimeline final : private ArenaWatcher {
  public:
-  // Reserves memory for `points` points and as many buffers. Throws InvalidArgument if the arena has already
+  // Reserves memory for `points` points and `points` buffers. Throws InvalidArgument if the arena has already
   // lent bytes.
   explicit StepTimeline(Arena& arena, std::size_t points = 4096);
   ~StepTimeline() { arena_.watch(nullptr); }

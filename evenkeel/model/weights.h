@@ -16,9 +16,9 @@ namespace evenkeel {
 
 enum class WeightKind {
   embedding,
-  norms,      // and other weights on the residual path: scales, mixers of residual streams
-  attention,  // or what replaces it
-  router,     // and the projections to and from the experts' width
+  norms,      // norms and other weights on the residual path: scales, mixers of residual streams
+  attention,  // attention, or what replaces it
+  router,     // the router, and the projections to and from the experts' width
   experts,    // routed experts
   shared_experts,
   dense,       // the network of a layer without experts

@@ -9,8 +9,8 @@
 //            the worst recording most level is kept.
 // Cost       one judgement per placement and layer. Under fixed also 4 to 256 swaps a layer, fewer where a
 //            swap takes more draws.
-// Guarantee  each layer is at least as level as that layer in any of the given placements, given the same
-//            layers before it. The result depends on the input alone, unless the time limit is reached.
+// Guarantee  each layer is at least as level as that layer in any of the given placements, if the layers
+//            before it are the same. The result depends on the input alone, unless the time limit is reached.
 #pragma once
 
 #include <span>

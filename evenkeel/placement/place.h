@@ -18,8 +18,8 @@
 //                           capacities, cost, speeds of ranks; with redundant experts neither solver nor
 //                           sizes
 //   redundant or grouped    traffic, pairs, sources (only to rename ranks), whole_groups (with num_groups).
-//                           Refused: capacities below the slots, and more copies than ranks can hold of
-//                           different experts
+//                           Refused: capacities below the slots, and so many copies that a rank would
+//                           hold an expert twice
 //   from                    redundant_experts (free slots to fill), num_groups (experts stay on their nodes),
 //                           whole_groups, capacities
 //   several recordings      as redundant or grouped, or as from
@@ -29,10 +29,10 @@
 //
 // Several recordings are all made level, the worst first (robust/robust.h), or are added up. Refused
 // combinations:
-// - solver exact and free sizes with copies, groups, from, or several recordings that are not added up
+// - solver exact, or free sizes, with copies, groups, from, or several recordings that are not added up
 // - joint with groups, from, or several recordings that are not added up
 // - pairs total with from, or if nothing is known of traffic
-// An option that a line above does not name has no effect there.
+// An option that its line in the table does not name has no effect there.
 #pragma once
 
 #include <map>
@@ -84,7 +84,7 @@ struct RecordingQuality {
 struct PlaceResult {
   Placement placement;
   std::map<std::string, double> objective = {};  // by name: "balance", "traffic", "joint_ms", "max_over_mean"
-  std::map<std::string, double> bound = {};      // the same names
+  std::map<std::string, double> bound = {};      // by the same names
   std::map<std::string, std::string> bound_of = {};  // the problem that each bound holds for, in words
   // Every objective is at its bound or within the requested gap; notes say which.
   bool proven_optimal = false;

@@ -13,8 +13,8 @@
 //             sizes or capacities is not used; a start of another shape than the profile's throws
 //             InvalidArgument. The start's bound is taken as proven, so the returned bound is never lower.
 //   Guarantee never worse than the start. The objective is recomputed from the answer itself. No placement is
-//             below the bound (within 1e-6 of it, the solver's tolerance). proven_optimal is true if objective
-//             and bound meet.
+//             below the bound (within 1e-6 of it, the solver's tolerance). proven_optimal is true if the
+//             objective and the bound meet.
 //   Limits    a program of more than 300,000 variables is not tried: the start is returned, and
 //             `program_tried` is false. Without a start it throws Unsupported. Variables a layer: E P^2 for
 //             the joint program, P^3 for ranks with unlike links, E P for free sizes that are chosen

@@ -32,7 +32,7 @@ struct StepSpread {
 
 struct RecordingJudgement {
   PlacementQuality quality;         // of the whole recording
-  std::optional<StepSpread> steps;  // if it has steps
+  std::optional<StepSpread> steps;  // if the recording has steps
 };
 
 // `steps` have the same layers and experts as the recording. Throws as placement_quality() does.

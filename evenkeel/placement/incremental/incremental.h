@@ -33,7 +33,7 @@ struct IncrementalProblem {
   int max_moves = 0;
   // If above 1: ranks of a node are consecutive, and copies stay on the nodes where their expert has one now.
   int num_nodes = 1;
-  // [L, P] slots of each rank; empty: as many as its homes in that layer.
+  // [L, P] slots of each rank; empty: each rank has as many slots as homes in that layer.
   std::vector<std::int32_t> slots_per_rank = {};
   // Only the time limit and the stop token are used. Layers that are not reached in time stay as they are.
   SolveLimits limits = {};

@@ -20,7 +20,7 @@ struct EvenShares {
   Sizes least;
   Sizes most;
 
-  // Deals `count` one by one, each to the first of those ranks with space that have the fewest.
+  // Deals `count` one by one, each to the first rank among those that have the fewest and still have space.
   Sizes dealt(int count) const;
 };
 

@@ -1,5 +1,4 @@
-// Renames the ranks of a placement: the contents of each rank are one cluster for the fast solver of program
-// 2.
+// Renames the ranks of a placement: each rank's contents are one cluster for the fast solver of program 2.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -56,7 +55,7 @@ void round_traffic(std::vector<RankTraffic>& exchanges) {
     for (double& sent : exchange) sent = std::round(sent * scale);
 }
 
-// Slots of each cluster and of each rank: a cluster may go only to a rank with as many slots.
+// Slots of each cluster and of each rank: a cluster may go only to a rank with the same number of slots.
 struct Slots {
   std::vector<std::vector<int>> of_cluster;  // [L][P]
   std::vector<int> of_rank;                  // [P]

@@ -55,8 +55,8 @@ Partition best_partition(const PartitionTask& task, std::int64_t search_steps, c
 // Fast partitions of any size, in microseconds: largest first, then exchanges between two clusters.
 //
 // Method      Experts by decreasing load, each to the lightest cluster that may take it. Then exchanges
-//             between two clusters of unlike load: at most two experts for at most two (also one for none if
-//             sizes allow it). The exchange that leaves the two loads most alike is made, until no pair of
+//             between two clusters of different load: at most two experts for at most two (also one for none
+//             if sizes allow it). The exchange that leaves the two loads most alike is made, until no pair of
 //             clusters gains. Two clusters below the mean are skipped, since an exchange changes neither Eq.
 //             1 nor the largest load. Above 64 experts, two clusters that differ by less than 1/50,000 of the
 //             mean are skipped too.

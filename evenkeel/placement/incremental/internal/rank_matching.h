@@ -1,4 +1,5 @@
-// Renumbers the ranks of a new placement so that as many homes of the live one as possible stay.
+// Renumbers the ranks of a new placement (`made`) so that as many homes as possible of the placement in use
+// (`live`) stay.
 //
 // Method      matches pairs (made, live) in the order of decreasing number of experts in common, then of rank
 //             number.

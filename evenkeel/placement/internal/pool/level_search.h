@@ -59,8 +59,8 @@ struct LevelAnswer {
 
 // All functions below swap copies until no rank is above `target`, no swap helps, or the deadline passes.
 
-// Copies go to the expert with the largest share in any recording, as for one recording. With few slots, it
-// then tries to move one copy from every expert to every other, as long as that helps.
+// Copies go to the expert with the largest share in any recording, as for one recording. With few slots, the
+// function then tries to move one copy from every expert to every other, as long as that helps.
 LevelAnswer level_pool(const LevelPool& pool, float target, const Deadline& deadline);
 // With a given number of copies of each expert: as many in all as there are slots, at most one on each rank.
 LevelAnswer level_copies(const LevelPool& pool, std::span<const std::int32_t> copies, float target,

@@ -1,7 +1,7 @@
 // Runs HiGHS on its own thread, so that the caller can continue without it.
 //
 // HiGHS polls callbacks between its steps, but some steps (presolve, the root linear program) run for many
-// seconds without polling. A stop request should not wait for those. The caller continues with the best
+// seconds without polling. A stop request should not wait for those steps. The caller continues with the best
 // answer it has, and the thread ends at its next poll. The process does not wait for the thread at its exit
 // either.
 #include <Highs.h>
@@ -37,7 +37,8 @@ void require_solver() {}
 
 namespace {
 
-// Messages between the two threads. Both share it, and everything that the work uses, until the work ends.
+// Messages between the two threads. Both threads share them, and everything that the work uses, until the
+// work ends.
 class SolverMailbox {
  public:
   // Called by the worker: whether to stop, and its progress.

@@ -6,9 +6,10 @@
 //   least <= sum_i y[i,g,l] <= most            Eq. 15 (1 and 1), or how many experts a rank may hold
 //   total <= sum_{i,l} weight[i,l] y[i,g,l]    Eq. 13, where sizes differ
 //
-//   flow[i,g1,g2], what item i sends from g1 to g2, is a product of two y. As a variable of its own it keeps
-//   Eq. 8 linear: sum_g2 flow[i,g1,g2] = (all that i sends) y[i,g1,l] sum_g1 flow[i,g1,g2] = sum_j
-//   amount[i,j] y[j,g2,l+1]
+//   flow[i,g1,g2], what item i sends from g1 to g2, is a product of two y. As variables of their own, flows
+//   keep Eq. 8 linear:
+//   sum_g2 flow[i,g1,g2] = (all that i sends) y[i,g1,l]
+//   sum_g1 flow[i,g1,g2] = sum_j amount[i,j] y[j,g2,l+1]
 //
 //   t[l] >= fixed[g1,g2] + per_unit[g1,g2] sum_i flow[i,g1,g2]
 //   min sum_l t[l]                             Eq. 8, its worst pair

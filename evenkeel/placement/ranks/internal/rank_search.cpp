@@ -147,7 +147,7 @@ class RankSearch {
     return improved;
   }
 
-  // Swaps the two ranks in a run of layers in which their sizes add up to the same.
+  // Swaps the two ranks in a run of layers over which both have the same total size.
   bool swap_balanced_runs(std::size_t one, std::size_t other) {
     std::vector<double> change(ranks_.size() + 1, 0.0);  // at the start of each layer, and after the last
     for (std::size_t exchange = 0; exchange < lines_.size(); ++exchange)
