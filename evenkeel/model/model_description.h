@@ -72,7 +72,7 @@ struct ModelDescription {
   std::vector<bool> prediction_layers;
   // Empty if there is only a config.json and its family has no rule.
   std::vector<Weight> weights;
-  // What to tell the user, such as weights that are not counted and sizes that are assumed.
+  // What to tell the user: which weights and layers in the config are not counted.
   std::vector<std::string> notes;
   std::vector<std::string> cache_notes;  // the same for caches
 
