@@ -46,7 +46,8 @@ std::vector<std::int64_t> rank_offsets(const JsonField& json, std::size_t layer,
   return offsets;
 }
 
-// Applies owners[layer][expert], which the file has if some owner is not the first rank with a copy.
+// Makes each expert's owner, owners[layer][expert], the first of its homes. The file has `owners` only if
+// some owner is not the first rank with a copy.
 void put_owners_first(const JsonField& json, std::size_t layer, const Shape& shape,
                       std::vector<std::vector<int>>& homes) {
   const auto stated = json.stated("owners");
@@ -95,8 +96,8 @@ Json placement_json(const PlacementFile& file) {
   if (file.bound) json["bound"] = *file.bound;
   if (placement.layers().known()) json["layers"] = placement.layers().numbers();
   if (file.layer_updates_per_iter) json["layer_updates_per_iter"] = *file.layer_updates_per_iter;
-  bool equal = true;  // all ranks have equally many
-  bool first = true;  // an expert's owner is the first rank that has it
+  bool equal = true;  // all ranks hold equally many experts
+  bool first = true;  // every expert's owner is the first rank that has it
   Json offsets = Json::array();
   Json owners = Json::array();
   for (int l = 0; l < placement.num_layers(); ++l) {

@@ -14,8 +14,8 @@ struct PlacementFile {
   Placement placement;
   std::optional<double> objective = {};                // the solver's result
   std::optional<double> bound = {};                    // lower bound of the objective
-  std::map<std::string, std::string> provenance = {};  // which tool made it from which input; free keys
-  std::optional<int> layer_updates_per_iter = {};      // from a TensorRT-LLM file
+  std::map<std::string, std::string> provenance = {};  // the tool and the input that made it; any keys
+  std::optional<int> layer_updates_per_iter = {};      // kept from a TensorRT-LLM file
 };
 
 // Throws ParseError if the file has another format, lengths are wrong, or an expert has no home or is twice

@@ -31,7 +31,7 @@ struct Format {
   PlacementFormat format;
   std::string_view name;
   Content content;
-  std::string_view server = {};                          // its name in messages
+  std::string_view server = {};                          // the server's name in messages
   ServerPlacement (*read)(const ByteSource&) = nullptr;  // null for our own format
   std::string (*text)(const ServerRows&) = nullptr;
   bool counts_model_layers = false;
@@ -63,7 +63,7 @@ void require_agreement(const PlacementFile& file, const PlacementFormatOptions& 
   require("num_experts", "experts", options.num_experts, file.placement.num_experts());
 }
 
-// Placements without layer numbers get those of the options.
+// A placement without layer numbers gets the numbers in the options.
 Placement numbered_by(const Placement& placement, const PlacementFormatOptions& options,
                       const std::string& name) {
   LayerNumbers given =
@@ -110,8 +110,8 @@ Placement fitted_to_model(PlacementFormat format, const Placement& placement, co
                          "the placement", "model");
 }
 
-// vLLM and vLLM-Ascend find a row by counting the MoE layers. Only the model's config tells whether all are
-// there, so without it a note says what is assumed.
+// vLLM and vLLM-Ascend find a row by counting the MoE layers. Only the model's config tells whether the
+// placement has all of them. Without the config, a note says what is assumed.
 void note_rows_by_count(PlacementFormat format, const Placement& placement, std::vector<std::string>& notes) {
   const LayerNumbers& layers = placement.layers();
   if (format == evenkeel || counts_model_layers(format) || !layers.known() ||
@@ -145,7 +145,7 @@ int largest_expert(const ServerPlacement& in_file) {
   return static_cast<int>(std::min<std::int64_t>(largest, max_experts - 1));
 }
 
-// Numbers that the file lacks come from the options.
+// If the file lacks the number of ranks or experts, it is taken from the options.
 Placement placement_of(ServerPlacement in_file, const PlacementFormatOptions& options,
                        const std::string& file) {
   const std::optional<int> num_ranks = in_file.num_ranks ? in_file.num_ranks : options.num_ranks;

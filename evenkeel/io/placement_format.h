@@ -29,28 +29,29 @@ PlacementFormat parse_placement_format(std::string_view name, const std::string&
 // only.
 bool counts_model_layers(PlacementFormat format);
 
-// The dispatch rule named `said`; if that is empty, the default rule of the server that loads this format.
+// The dispatch rule named `given`; if that is empty, the default rule of the server that loads this format.
 // Throws InvalidArgument about `option` if the server does not have the rule.
 Dispatch dispatch_for(std::optional<PlacementFormat> format, std::string_view given,
                       const std::string& option = "dispatch");
 
 struct PlacementFormatOptions {
-  // Which of the model's layers each layer of the placement is: ascending, counted from 0 with the dense
-  // ones. They number a placement that has no numbers. From SGLang's and TensorRT-LLM's files only these
-  // layers are read. Other numbers in the placement are refused. Default: the placement's own numbers. If
-  // it has none: all layers of a model with as many hidden layers as the placement has.
+  // For each layer of the placement, its number in the model: ascending, counted from 0, dense layers
+  // included. A placement without layer numbers gets these; a placement with other numbers is refused. From
+  // SGLang's and TensorRT-LLM's files only these layers are read. Default: the placement's own numbers. If it
+  // has none, its layers are taken to be all hidden layers of the model.
   std::optional<std::vector<int>> layers = {};
-  // All hidden layers of the model, dense ones too. Default: the last of `layers` is the model's last.
+  // The number of the model's hidden layers, dense ones included. Default: the last of `layers` is the
+  // model's last.
   std::optional<int> num_hidden_layers = {};
-  // The model's config; it replaces both options above. With `layers` too, the model's other layers with
-  // experts get a row with experts in order (io/unplaced_layers.h).
-  // TensorRT-LLM's file needs the layers of multi-token prediction; the other servers' files leave them out.
+  // The model's config; it replaces both options above. If `layers` is also given, the model's other MoE
+  // layers get a row with their experts in order (io/unplaced_layers.h). TensorRT-LLM's file needs the layers
+  // of multi-token prediction; the other servers' files leave them out.
   std::optional<ModelLayers> model = {};
   // TensorRT-LLM: how many layers the server may rearrange in each iteration. Default: the number in the
   // placement's file, or 0.
   std::optional<int> layer_updates_per_iter = {};
-  // For reading formats that lack these numbers; if a file has them, they must agree. Without either, the
-  // number of experts is the largest id plus one.
+  // For reading a file that lacks these numbers; a file that has them must agree. If neither gives the number
+  // of experts, it is the largest id plus one.
   std::optional<int> num_ranks = {};
   std::optional<int> num_experts = {};
 };
@@ -69,21 +70,22 @@ struct PlacementShape {
   int num_layers = 0;
   int physical_experts = 0;  // in each layer, with copies
   int num_ranks = 0;
-  LayerNumbers layers = {};  // which of the model's layers these are, if known
+  LayerNumbers layers = {};  // the layers' numbers in the model, if known
 };
 
-// Throws what writing a placement of this shape would throw: no file can be made there, the server does not
-// load a file of that name, the format cannot express the shape, or an option does not fit. Call it before a
-// long solve.
+// Throws what writing a placement of this shape would throw if no file can be made at `path`, if the server
+// does not load a file of that name, if the format cannot express the shape, or if an option does not fit.
+// Call it before a long solve.
 void require_placement_writable(PlacementFormat format, const PlacementShape& shape,
                                 const PlacementFormatOptions& options, const std::string& path);
 
 // Detects the format from the content; nullopt if the file is not a placement.
 std::optional<PlacementFormat> detect_placement_format(const ByteSource& source);
-// The number of ranks in the file; nullopt if its format does not have it. Throws ParseError.
+// The number of ranks in the file; nullopt if its format does not state it. Throws ParseError.
 std::optional<int> num_ranks_in(const ByteSource& source);
-// Reads any of the formats, by content. If the file counts the model's layers, only options.layers are read.
-// Throws ParseError; InvalidArgument if an option is missing or does not fit the file.
+// Reads a file of any of the formats; its content tells which. If the file counts the model's layers, only
+// options.layers are read. Throws ParseError; InvalidArgument if an option is missing or does not fit the
+// file.
 PlacementFile read_placement_as(const ByteSource& source, const PlacementFormatOptions& options = {});
 
 }  // namespace evenkeel

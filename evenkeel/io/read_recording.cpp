@@ -20,7 +20,8 @@ using namespace internal;
 
 namespace {
 
-// Possible layer numbers of the rows, by the options: with a model also those with multi-token prediction.
+// The layer numbers that the options allow for the rows. A model allows two: with and without its layers of
+// multi-token prediction.
 std::vector<LayerNumbers> possible_layers(const ReadOptions& options) {
   if (options.layers) return {LayerNumbers(*options.layers, "moe_layers")};
   if (!options.model) return {};
@@ -124,9 +125,9 @@ void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
     for (const auto& tokens : found.steps) recording.steps.push_back(step_of(trace, tokens));
 }
 
-// The rows of counts that are layers with experts, and their numbers in the model. If rows are hidden layers,
-// rows without any assignment are left out as dense layers. Options take precedence over what the rows look
-// like.
+// The rows of counts that are layers with experts, and their numbers in the model. If the rows are all hidden
+// layers, rows without any assignment are left out as dense layers. The options take precedence over a guess
+// from the rows' contents.
 struct ChosenRows {
   std::vector<int> rows;
   LayerNumbers layers = {};
@@ -147,8 +148,8 @@ ChosenRows chosen_rows(const FoundCounts& counts, const std::string& file, const
   const bool unknown = counts.rows == CountRows::unknown;
   if (counts.rows != CountRows::hidden_layers) {
     if (counts.layers.known()) return {all, counts.layers};
-    // Rows are the layers of the options, or all hidden layers; then only layers of the options may have a
-    // load.
+    // The rows may be exactly the layers that the options name, or all hidden layers. In the second case only
+    // the named layers may have a load.
     for (const LayerNumbers& given : possible_layers(options)) {
       if (std::ssize(given.numbers()) == counts.num_rows) return {all, given};
       if (given.known() && given.numbers().back() < counts.num_rows &&
@@ -219,7 +220,7 @@ void take(FoundStep found, const ReadOptions& options, Recording& recording) {
   recording.by_source = values;
 }
 
-// Throws if options contradict a file whose names already say what it holds.
+// Throws if options contradict a file whose array or column names already say what it holds.
 void require_as_said(const FoundRouting& found, const ReadOptions& options) {
   if (found.axes.empty() && !options.columns.empty())
     throw InvalidArgument("columns",
@@ -329,13 +330,13 @@ Recording read_recording_of_some_layers(const std::string& path, const ReadOptio
     Recording recording = read_recording(path, without);
     RoutingProfile& profile = recording.profile;
     const std::int64_t named = std::ssize(*options.layers);
-    // The model may have numbered the rows differently.
+    // The model's config may have given the rows other numbers.
     if (options.model && profile.num_layers() == named) return read_recording(path, options);
     if (!profile.layers().known() && profile.num_layers() == named)
       profile.set_layers(LayerNumbers(*options.layers, "moe_layers"));
     if (profile.layers().known() || profile.num_layers() <= named) return recording;
   } catch (const InvalidArgument&) {
-    // The reader asked for the layers, which the option gives.
+    // The reader needs the layers' numbers; the call below passes them.
   }
   return read_recording(path, options);
 }

@@ -19,12 +19,13 @@
 namespace evenkeel {
 
 struct ReadOptions {
-  // For a trace: replaces the file's number; without either it is the largest id plus one. For counts: must
-  // agree with the file.
+  // The number of experts. For a trace it replaces the number in the file; if neither is given, it is the
+  // largest id plus one. For counts it must agree with the file.
   std::optional<int> num_experts = {};
   // Which of the model's layers are in the file. If the file says it too, both must agree.
   std::optional<std::vector<int>> layers = {};
-  // The same by the model's config: rows are its MoE layers, with or without multi-token prediction.
+  // The model's config, in place of `layers`: the rows are its MoE layers, with or without its layers of
+  // multi-token prediction.
   std::optional<ModelLayers> model = {};
   // The order of dimensions of an array without a name, such as "tokens,layers,k"
   // (docs/formats.md#arrays-without-a-name); "trace" and "counts" are short for the usual orders. For an
@@ -43,7 +44,7 @@ struct ReadOptions {
   // dropped unless it is the only one.
   std::optional<std::int64_t> step_tokens = {};
   bool keeps_steps() const { return steps != Steps::added_up; }
-  // The caller wants the loads of one step: axes may also be "experts" or "ranks,experts".
+  // If true, the caller wants the loads of one step, so axes may also be "experts" or "ranks,experts".
   bool one_step = false;
 };
 
@@ -51,15 +52,16 @@ struct ReadOptions {
 // about `option`.
 std::string parse_as(const std::string& option, const std::string& text);
 
-// `source` may also be a folder: TensorRT-LLM's recorded statistics, Megatron's traces of all ranks, or
-// SGLang's recordings or UltraEP's traces, which are added up. Throws ParseError if it holds no routing or is
-// damaged. Throws InvalidArgument if an option is missing or wrong. If `axes` is needed, the error lists the
-// possible meanings. Cost: one pass over the file; memory of one batch for a trace of any length.
+// `source` may also be a folder with TensorRT-LLM's recorded statistics or with Megatron's traces of all
+// ranks. In a folder with SGLang's recordings or UltraEP's traces, the files are added up. Throws ParseError
+// if `source` holds no routing or is damaged. Throws InvalidArgument if an option is missing or wrong. If
+// `axes` is needed, the error lists the possible meanings. Cost: one pass over the file; memory of one batch
+// for a trace of any length.
 Recording read_recording(const ByteSource& source, const ReadOptions& options = {});
 
-// Reads files of the same layers and experts, for adding up or for a robust placement. Throws InvalidArgument
-// about `argument`, naming two files, if layers or experts differ, or if all loads add up to more than
-// 2^63-1.
+// Reads files that have the same layers and experts, to add them up or to make a robust placement. Throws
+// InvalidArgument about `argument`, naming two files, if layers or experts differ, or if all loads add up to
+// more than 2^63-1.
 std::vector<Recording> read_recordings(const std::vector<std::string>& paths, const ReadOptions& options,
                                        const std::string& argument);
 
@@ -67,8 +69,8 @@ std::vector<Recording> read_recordings(const std::vector<std::string>& paths, co
 // InvalidArgument if the file has no steps, or step_tokens is given for counts.
 Recording read_recording_of_steps(const std::string& path, ReadOptions options);
 
-// Reads a file with only some of the layers in `options.layers`. It must have layer numbers, or as many
-// layers.
+// Reads a file that may lack some of `options.layers`. The file must have layer numbers, or as many layers as
+// `options.layers`.
 Recording read_recording_of_some_layers(const std::string& path, const ReadOptions& options);
 
 }  // namespace evenkeel

@@ -43,7 +43,8 @@ std::string begin_of(const fs::path& final_path) {
   const std::size_t most = longest_name(final_path.parent_path());
   if (name.size() + space <= most) return name;
   std::size_t kept = most - std::min(most, space);
-  while (kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xc0u) == 0x80u) --kept;  // whole characters
+  // Do not cut a UTF-8 character.
+  while (kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xc0u) == 0x80u) --kept;
   name.resize(kept);
   return name;
 }

@@ -40,7 +40,7 @@ class TemporaryEntry {
   bool renamed_ = false;
 };
 
-// Removes all unfinished files and folders, and returns their final paths, without those inside an unfinished
+// Removes all unfinished files and folders, and returns their final paths, except paths inside an unfinished
 // folder. After this call any thread that makes, renames or destroys a TemporaryEntry blocks for ever, so the
 // program must end now. Call it from a thread that waits for signals, not from a signal handler.
 std::vector<std::string> discard_unfinished();

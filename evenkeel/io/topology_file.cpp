@@ -76,7 +76,7 @@ std::vector<int> read_nodes(const JsonField& json) {
   return nodes;
 }
 
-// A number for each pair of ranks; rows are senders. The diagonal is ignored.
+// Reads a matrix with a number for each pair of ranks; rows are senders. The diagonal is ignored.
 void read_matrix(const JsonField& rows, const TopologyRange& range, double Link::*field, std::size_t ranks,
                  std::vector<Link>& links) {
   if (ranks > static_cast<std::size_t>(max_matrix_ranks))

@@ -21,7 +21,8 @@ namespace {
 
 constexpr std::string_view trace_format = "evenkeel.trace.v1";
 
-// Finds the ids: by our own name, by the name in serving engines, or as the only array.
+// Finds the array of ids: by our own name for it, by the name in serving engines, or as the file's only
+// array.
 const ArrayInfo& find_ids(const ArrayFile& file) {
   for (const char* name : {"topk_ids", "routed_experts"})
     if (const ArrayInfo* found = file.find(name)) return *found;
@@ -34,7 +35,7 @@ const ArrayInfo* find_weights(const ArrayFile& file) {
   return weights != nullptr ? weights : file.find("weights");
 }
 
-// From the metadata, or from an array, as in npz. 0: the file does not say it.
+// The number of experts that the metadata states or, as in npz, an array; 0 if neither states it.
 int stated_experts(const ArrayFile& file) {
   std::string text;
   if (const auto found = file.metadata().find("num_experts"); found != file.metadata().end())
@@ -106,7 +107,7 @@ ArrayToWrite ids_as(Dtype type, TraceReader& trace) {
   });
 }
 
-// In the narrowest type that holds every id and -1.
+// The ids, in the narrowest type that holds every id and -1.
 ArrayToWrite ids_to_write(TraceReader& trace) {
   if (trace.info().num_experts <= 128) return ids_as<std::int8_t>(Dtype::i8, trace);
   if (trace.info().num_experts <= 32768) return ids_as<std::int16_t>(Dtype::i16, trace);

@@ -11,7 +11,8 @@
 namespace evenkeel {
 
 struct TraceOptions {
-  // Replaces the file's number. Without either, open_trace() reads the trace once to find the largest id.
+  // Replaces the number of experts in the file. If neither gives it, open_trace() reads the trace once to
+  // find the largest id.
   std::optional<int> num_experts = {};
   // The order of dimensions if it is not [tokens, layers, k]: "tokens,k,layers" or "layers,tokens,k".
   std::string axes = {};

@@ -29,7 +29,8 @@ Placement placement_of(const Rows& rows) {
   return Placement({layers.begin(), layers.end()}, LayerNumbers({numbers.begin(), numbers.end()}));
 }
 
-// The servers' initial order; contiguous if ranks or layers of `like` hold unequally many.
+// Experts in the servers' initial order; contiguous homes if ranks or layers of `like` hold unequally many
+// experts.
 LayerPlacement in_order(const Placement& like) {
   const int on_rank = like.layer(0).most_natives();
   for (int layer = 0; layer < like.num_layers(); ++layer)
@@ -49,8 +50,8 @@ std::string named(const std::vector<int>& layers) {
   return fmt::format("layer{} {}", layers.size() == 1 ? "" : "s", to_text(LayerNumbers(layers)));
 }
 
-// Removes the layers of `placement` without load in any profile, since their homes are arbitrary. If no layer
-// would be left, all stay.
+// Removes from `rows` the layers of `placement` that have no load in any profile, since their homes are
+// arbitrary. If no layer would be left, all stay.
 void drop_idle_layers(Rows& rows, const Placement& placement, std::span<const RoutingProfile> profiles) {
   Rows used;
   for (LayerId layer : indices<LayerId>(placement.num_layers()))
@@ -59,8 +60,8 @@ void drop_idle_layers(Rows& rows, const Placement& placement, std::span<const Ro
   if (!used.empty()) rows = std::move(used);
 }
 
-// Adds the model's layers that only `before` has. A note names them, also if there is no model and so none is
-// added.
+// Adds the model's layers that only `before` has. Without a model none is added. A note names these layers in
+// both cases.
 void add_layers_before(Rows& rows, const Placement& before, const std::optional<ModelLayers>& model,
                        std::vector<std::string>& notes) {
   std::vector<int> others = not_in(rows, before.layers().numbers());

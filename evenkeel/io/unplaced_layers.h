@@ -13,9 +13,10 @@
 
 namespace evenkeel {
 
-// Adds the layers of `layers` (the model's numbers) that `placement` lacks. In these, physical expert i is
-// expert i mod E, which is the servers' initial order; if ranks hold unequally many, homes are contiguous. A
-// note names the added layers. A placement without numbers is returned unchanged.
+// Adds to `placement` those of `layers` (numbers in the model) that it lacks. In an added layer, physical
+// expert i is expert i mod E, which is the servers' initial order; if ranks hold unequally many experts,
+// homes are contiguous. A note names the added layers. A placement without layer numbers is returned
+// unchanged.
 Placement with_unplaced_layers(const Placement& placement, const std::vector<int>& layers,
                                const ModelLayers& model, std::vector<std::string>& notes);
 

@@ -71,7 +71,7 @@ ExpertShape expert_shape(const MemoryModel& memory) {
 }
 
 // The number of steps that wait for backward at once, over all layers of the stage's fullest piece. With full
-// recomputation this is only the step that was just recomputed.
+// recomputation the only such step is the one that was just recomputed.
 std::int64_t states_in_flight(const MemoryModel& memory, int stage) {
   if (memory.setup().full_recompute) return 1;
   return memory.micro_batches_in_flight(stage) * memory.piece_layers(stage, MemoryModel::Part::experts);
@@ -84,7 +84,7 @@ std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
   const std::int64_t states = states_in_flight(memory, stage);
   const std::int64_t tokens =
       divided(setup.micro_batch * setup.sequence, setup.parallel.tensor * setup.parallel.context);
-  // A layer supports no more assignments, and counts states in an int.
+  // The layer supports no more assignments than this, and counts states in an int.
   constexpr std::int64_t kMostAssignments = std::int64_t{1} << 30, kMostStates = 1 << 20;
   if (states > kMostStates || tokens > kMostAssignments / model.experts.top_k / setup.parallel.expert)
     return std::nullopt;

@@ -21,11 +21,11 @@ ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& ex
 BudgetShape budget_shape(const MoeShape& shape, const LayerPlacement& placement, const ExpertFfn& experts,
                          const MoeOptions& options);
 
-// The least bytes that a layer's arena needs to run a model's training steps, whatever the routing
-// (docs/budget.md): on one device of the stage, for the tokens that it brings to a step. The bytes include
-// the products' workspace, so this function builds the products for the shape. That takes up to about a
-// second, or a few seconds for experts of half a billion weights. Returns nothing if the layer or this CPU
-// does not support the type, if the stage has no experts, or for more tokens or states than a layer supports.
+// The least bytes that a layer's arena on one device of the stage needs to run a model's training steps,
+// whatever the routing (docs/budget.md). Each device brings its own tokens to a step. The bytes include the
+// products' workspace, so this function builds the products for the shape. That takes up to about a second,
+// or a few seconds for experts of half a billion weights. Returns nothing if the layer or this CPU does not
+// support the type, if the stage has no experts, or for more tokens or states than a layer supports.
 std::optional<std::int64_t> least_layer_budget(const MemoryModel& memory, int stage);
 
 }  // namespace evenkeel

@@ -148,7 +148,7 @@ class Evaluation {
   }
 
  private:
-  // Runs on several threads. run() rethrows the first exception once all have ended.
+  // Runs on several threads. run() rethrows the first exception once all threads have ended.
   void evaluate_pieces() {
     try {
       for (std::size_t piece = next_++; piece < pieces_.size(); piece = next_++) evaluate(pieces_[piece]);

@@ -16,7 +16,7 @@ namespace evenkeel {
 
 struct DenseResult {
   std::vector<double> output;  // [tokens, D]
-  // The gradients are filled only with backward.
+  // The gradients are computed only with backward.
   std::vector<double> grad_hidden;          // [tokens, D]
   std::vector<double> grad_router_weights;  // [tokens * k]
   struct Expert {

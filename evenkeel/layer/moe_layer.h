@@ -1,13 +1,14 @@
-// The expert-parallel MoE layer: sends tokens to the ranks that compute their experts and results back. The
-// planner spreads the work and the weights it needs over the ranks. Forward and backward, on the CPU or on
-// GPUs (MoeOptions::device); both run a step in the same order (layer/internal/step_sequence.h).
+// The expert-parallel MoE layer: sends tokens to the ranks that compute their experts, and sends the results
+// back. The planner spreads the work, and the weights that the work needs, over the ranks. Forward and
+// backward run on the CPU or on GPUs (MoeOptions::device); on both a step runs in the same order
+// (layer/internal/step_sequence.h).
 //
 // Collective   Every rank of the communicator makes the same calls in the same order, with its own tokens
 //              (from 0 to max_tokens).
 // Exact        Output and gradients are those of a dense evaluation, whatever the plan; no assignment is
 //              dropped. The output has the same bits for every plan and rank count if bitwise() holds.
 // Memory       On the CPU (for GPUs see layer/cuda/on_gpu.h), rows, results, saved activations, borrowed
-//              weights and tables live in the arena; native weights and the caller's tensors do not. A warm
+//              weights and tables are in the arena; native weights and the caller's tensors are not. A warm
 //              layer allocates nothing elsewhere, except in its ExpertFfn: oneDNN makes a small argument map
 //              for every product and every packing of borrowed weights. If the arena has a budget, no step
 //              exceeds it, whatever the routing: a step is cut into chunks of tokens that run one after the
@@ -54,14 +55,14 @@ struct CpuOptions {
   // Which part of forward is recomputed in backward, and how steps are cut into chunks. Without a budget
   // `automatic` recomputes nothing.
   MemoryOptions memory = {};
-  // The node of each rank, numbered from 0 without gaps, for an exchange in two levels: rows and weights that
-  // several ranks of another node need cross the link once and are passed on there. Empty means one level.
-  // The output bits are the same. Not supported with a budget.
+  // The node of each rank, numbered from 0 without gaps, for an exchange in two levels: a row or weight that
+  // is needed by several ranks of another node is sent over the link once and passed on inside that node.
+  // Empty means one level. The output bits are the same. Not supported with a budget.
   std::vector<int> node_of_rank = {};
-  // With `node_of_rank`: each node adds a token's results, and in backward its gradients, before they leave
-  // it, so that one row returns over the link for each that was sent. The last bits then depend on the plan.
+  // With `node_of_rank`: each node adds up a token's results, and in backward its gradients, before it sends
+  // them. So one row returns over the link for each row that was sent. The last bits then depend on the plan.
   bool sum_in_nodes = false;
-  // Computes the experts' products; null selects the library's own for this CPU.
+  // Computes the experts' products; null selects the library's own products for this CPU.
   std::shared_ptr<const ExpertFfn> experts = nullptr;
   // Called at the end of each forward and backward, on the rank's thread.
   std::function<void(const StepStatistics&)> on_step = {};
@@ -95,10 +96,10 @@ struct MoeOptions {
   const CpuOptions& cpu() const { return std::get<CpuOptions>(device); }
 };
 
-// Where backward writes gradients; must not overlap its inputs. It overwrites hidden [tokens, D] and router
-// weights [tokens * k], and adds to the gradients of the native experts, in the order of natives(). A
-// redundant expert's gradient is added only on its owner; on its other homes the tensors may be null. All
-// other tensors are required.
+// The tensors into which backward writes gradients; they must not overlap its inputs. backward overwrites the
+// gradients of hidden [tokens, D] and of the router weights [tokens * k]. It adds to the gradients of the
+// native experts, which are in the order of natives(). A redundant expert's gradient is added only on its
+// owner; on its other homes the tensors may be null. All other tensors are required.
 struct MoeGradients {
   Rows hidden;
   std::span<float> router_weights;

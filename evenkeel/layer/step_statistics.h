@@ -44,7 +44,7 @@ struct StepStatistics {
   double wall_seconds = 0;
   // The planner's part of Phase::plan. 0 in backward, which reuses the plan.
   double planning_seconds = 0;
-  std::int64_t assignments = 0;  // computed on this rank, forward
+  std::int64_t assignments = 0;  // assignments computed on this rank in forward
   int chunks = 0;                // number of chunks of this pass
   // In backward: assignments on this rank whose forward was computed again.
   std::int64_t recomputed_assignments = 0;
@@ -56,7 +56,7 @@ struct StepReport {
   int transfers = 0;  // weight transfers between all ranks
   StepReason reason = StepReason::as_planned;
   int borrowed = 0;               // experts that this rank borrows
-  std::int64_t weights_sent = 0;  // to this rank in a pass; more than `borrowed` if there are fewer slots
+  std::int64_t weights_sent = 0;  // copied to this rank in a pass; more than `borrowed` if slots are too few
   std::vector<std::int64_t> rank_loads;
 };
 

@@ -2,8 +2,8 @@
 // goes and what makes up a memory peak.
 //
 // Points   in_use[0] is the bytes lent when the record began. Each buffer lent or given back adds one point
-//          with the new sum. A buffer is alive at the points [begin, end): at every point the bytes of the
-//          buffers alive there add up to in_use, and the largest in_use is the arena's peak.
+//          with the new sum. A buffer is alive at the points [begin, end). At every point the bytes of the
+//          buffers that are alive add up to in_use; the largest in_use is the arena's peak.
 // Cost     Recording allocates nothing until the reserved points are used up.
 //
 //   Arena arena(Device::cpu());
@@ -38,10 +38,11 @@ struct StepRecord {
   std::vector<Lent> buffers;         // in the order they were lent
 };
 
-// Watches an arena as long as it lives. Must be destroyed before the arena, and used on the arena's thread.
+// Watches an arena until it is destroyed itself. It must be destroyed before the arena, and used on the
+// arena's thread.
 class StepTimeline final : private ArenaWatcher {
  public:
-  // Reserves memory for `points` points and as many buffers. Throws InvalidArgument if the arena has already
+  // Reserves memory for `points` points and `points` buffers. Throws InvalidArgument if the arena has already
   // lent bytes.
   explicit StepTimeline(Arena& arena, std::size_t points = 4096);
   ~StepTimeline() { arena_.watch(nullptr); }

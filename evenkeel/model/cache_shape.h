@@ -14,7 +14,7 @@ struct CacheShape {
   // state      a number of a state, in f32
   enum class Unit { cached, index_key, state };
 
-  std::int64_t numbers = 0;  // of each head
+  std::int64_t numbers = 0;  // in each head; if heads is 0, in all heads together
   std::int64_t heads = 0;    // tensor parallelism divides them over devices; 0: all heads share the numbers
   std::int64_t tokens = 1;   // tokens that one entry covers; 0: one entry for a sequence of any length
   std::int64_t window = 0;   // only this many last tokens are kept; 0: all

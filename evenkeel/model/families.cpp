@@ -1,6 +1,5 @@
-// The table of families. Tensor names and config keys were read in transformers 5.24.0
-// (conversion_mapping.py and models/*/). tests/torch/families_test.py checks each row against the class
-// itself.
+// The table of families. Tensor names and config keys are those of transformers 5.24.0 (conversion_mapping.py
+// and models/*/). tests/torch/families_test.py checks each row against the class itself.
 #include <algorithm>
 #include <array>
 

@@ -17,17 +17,17 @@ namespace evenkeel {
 // Tensors of a layer with experts, by their names below "layers.N.MODULE.". A name matches whole words from
 // the start: "shared_experts" also matches "shared_experts.up_proj.weight".
 struct ExpertTensors {
-  // The modules of a layer that may hold experts: "mlp". "" where experts stand directly in the layer.
+  // The modules of a layer that may hold experts, such as "mlp"; "" if the layer itself holds them.
   std::vector<std::string_view> modules;
   // Tensors with a row for each expert. The first holds the router's weights.
   std::vector<std::string_view> router;
-  // Tensors beside the experts that belong to no expert; they are not reordered.
+  // Tensors next to the experts' tensors that belong to no expert; they are not reordered.
   std::vector<std::string_view> kept = {};
-  // Tensors that hold all experts and are not below "experts".
+  // Tensors that hold all experts, but whose names are not below "experts".
   std::vector<std::string_view> stacked = {};
   // Router tensors may have further rows after the experts' rows; these are not reordered.
   bool has_extra_rows = false;
-  // Tensors that contain expert ids: a table that routes by token.
+  // Tensors that contain expert ids, such as a table from token ids to expert ids.
   std::vector<std::string_view> id_tables = {};
 };
 
@@ -46,14 +46,14 @@ struct FlagKey {
 struct AttentionRule {
   enum class Kind { grouped, latent };
   Kind kind = Kind::grouped;
-  FlagKey biases = {"attention_bias"};  // without a key: none
+  FlagKey biases = {"attention_bias"};  // an empty key: no biases
   bool output_bias = true;              // the output projection has a bias if the others have one
   AttentionShape::QueryKeyNorm norm = AttentionShape::QueryKeyNorm::none;
-  std::string_view norm_switch = {};  // the key that must be true for the norm; empty: always a norm
+  std::string_view norm_switch = {};  // the key that switches the norm on; empty: always on
   bool sinks = false;
   bool output_gate = false;      // the query projection has twice the rows; the second half gates the output
   bool indexer = false;          // index_n_heads heads of index_head_dim choose the tokens to attend to
-  bool wide_layers = false;      // full attention has its own width (global_head_dim, ...)
+  bool wide_layers = false;      // full-attention layers have their own width (global_head_dim, ...)
   bool stated_head_dim = false;  // head_dim is not hidden / heads, so a key must give it
   int full_every = 0;            // if no key gives it: every n-th layer has no window; 0: all layers have one
 };
@@ -74,7 +74,7 @@ struct WeightRule {
   bool expert_biases = false;
   bool router_bias = false;
   bool router_correction = false;
-  bool router_scales = false;  // one for each number of the router's input, one for each expert's result
+  bool router_scales = false;  // has a scale for each number of the router's input and each expert's result
   AttentionRule attention = {};
   bool delta = false;    // layers whose type is not attention are gated delta networks
   int norms = 2;         // in each layer
@@ -83,7 +83,7 @@ struct WeightRule {
   bool layer_scalar = false;          // one number that scales a layer's output
   std::string_view head_bias = {};    // the key that tells whether the head has a bias
   bool tied = false;                  // default of tie_word_embeddings
-  bool has_unlisted_weights = false;  // only sizes are read: the config does not determine all weights
+  bool has_unlisted_weights = false;  // the config does not determine all weights: only sizes are read
 };
 
 struct Family {

@@ -20,8 +20,8 @@ namespace evenkeel {
 struct LatentAttention {
   std::int64_t query_rank = 0;  // 0: queries are not compressed
   std::int64_t kv_rank = 0;
-  std::int64_t nope_dim = 0;  // part of a head's query and key without position
-  std::int64_t rope_dim = 0;  // part with position; all heads share the key
+  std::int64_t nope_dim = 0;  // numbers without position in a head's query or key
+  std::int64_t rope_dim = 0;  // numbers with position in them; all heads share this part of the key
   std::int64_t value_dim = 0;
 
   std::int64_t query_dim() const { return nope_dim + rope_dim; }
@@ -47,7 +47,7 @@ struct RoutedExperts {
   std::int64_t latent = 0;  // width of experts' inputs and outputs; 0: the hidden size
   // Total intermediate width of the shared experts; 0 if there are none.
   std::int64_t shared_width = 0;
-  bool gated = true;  // all networks of the model have gate, up and down; else only up and down
+  bool gated = true;  // true: all networks have gate, up and down; false: only up and down
   bool biases = false;
 };
 
@@ -59,7 +59,7 @@ struct ModelDescription {
   bool tied_embeddings = false;  // the head is the embedding
   AttentionShape attention;
   RoutedExperts experts;
-  std::vector<bool> has_experts;        // by layer; the others are dense, or have no network
+  std::vector<bool> has_experts;        // by layer; a layer without experts is dense or has no network
   std::int64_t dense_intermediate = 0;  // 0 if no layer is dense
   // The type in the config ("bfloat16") and its bytes; empty and 0 if the config gives none.
   std::string dtype;
@@ -67,11 +67,12 @@ struct ModelDescription {
   std::string quantization;  // quant_method of the checkpoint ("fp8"); empty if it has none
   // By layer: what is cached for a sequence when the model is served.
   std::vector<std::vector<CacheShape>> caches;
-  // The layers of multi-token prediction (MTP), which follow the num_layers layers: whether each has experts.
+  // Whether each layer of multi-token prediction (MTP) has experts. These layers follow the num_layers
+  // layers.
   std::vector<bool> prediction_layers;
   // Empty if there is only a config.json and its family has no rule.
   std::vector<Weight> weights;
-  // What to tell the user: weights that are not counted, sizes that stand in for others.
+  // What to tell the user: which weights and layers in the config are not counted.
   std::vector<std::string> notes;
   std::vector<std::string> cache_notes;  // the same for caches
 

@@ -46,21 +46,22 @@ Words words_of(const std::string& text) {
   return split(text, ' ');
 }
 
-// These match whole words of a tensor's path.
+// The lists below match whole words of a tensor's path.
 const Words lists_of_layers = words_of("layers blocks h block");
 const Words of_router = words_of(
     "gate router wg router_mlp expert_bias e_score_correction_bias moe_statics balancing_biases "
     "fc1_latent_proj "
     "fc2_latent_proj pre_expert_proj post_expert_proj");
-// Added to scores for choosing experts; not trained by gradients.
+// Biases that are added to the scores for choosing experts; not trained by gradients.
 const Words corrections = words_of("e_score_correction_bias expert_bias balancing_biases");
 const Words of_network_outputs = words_of("down_proj w2 output_linear fc2 wo c_proj linear_fc2 linear_2");
 const Words of_attention_outputs = words_of("o_proj out_proj dense wo o_b_proj linear_proj");
-// Weights that all heads share, and the indexer, the small network that chooses tokens: whole on each device.
+// Weights that all heads share, and weights of the indexer (the small network that chooses tokens). Each
+// device holds them whole.
 const Words of_all_heads = words_of(
     "q_a_proj kv_a_proj_with_mqa wk fused_qkv_a_proj q_gate_proj o_a_proj kv_proj weights_proj indexer");
 const Words of_keys = words_of("k_proj v_proj");
-// These match parts of words.
+// The lists below match parts of words.
 const Words norm = {"norm"};
 const Words towers = words_of("vis image audio speech tower projector patch sam_model");
 // Weights on the residual path around single blocks, and around all of them.
@@ -128,7 +129,7 @@ WeightKind kind_in_layer(const Path& path, bool of_experts) {
   if (any_has(path.words, Words{"shared_expert", "shared_mlp"})) return WeightKind::shared_experts;
   // Some models have experts in attention too; expert parallelism does not distribute those.
   if (of_experts && !has_one_of(block, of_attention_alone)) return WeightKind::experts;
-  // Layers of multi-token prediction.
+  // Tensors of the layers of multi-token prediction.
   if (path.is("shared_head")) return path.is("head") ? WeightKind::head : WeightKind::norms;
   if (block == "embed_tokens") return WeightKind::embedding;
   if (block == "eh_proj") return WeightKind::prediction;
@@ -159,7 +160,7 @@ int usual_axis(const Weight& weight, const Path& path, std::int64_t hidden) {
     case WeightKind::head:
     case WeightKind::prediction:
       return 0;
-    case WeightKind::experts:  // with three axes: the one that is not the row width
+    case WeightKind::experts:  // with three axes: the axis that is not the row width
       if (last < 2) return path.bias && !is_output(weight.kind, path) ? last : uncut;
       if (weight.shape[1] == weight.shape[2] || (weight.shape[1] != hidden && weight.shape[2] != hidden))
         return is_output(weight.kind, path) ? 2 : 1;
@@ -337,7 +338,7 @@ class TensorSorter {
          "down_proj, w2 or output_linear among their tensors");
   }
 
-  // The intermediate width in the first layer that has such a network.
+  // The intermediate width in the first layer that has a network of this kind.
   std::int64_t network_width(WeightKind kind) const {
     std::int64_t width = 0, layer = no_layer;
     for (const std::size_t output : outputs_) {
@@ -352,8 +353,9 @@ class TensorSorter {
 
   ModelDescription& model_;
   std::span<const NamedTensor> tensors_;
-  std::int64_t most_layers_ = 0;         // with the layers of multi-token prediction that the config names
-  std::map<std::string, Stack> stacks_;  // by the name with * for the expert
+  // Including the layers of multi-token prediction that the config names.
+  std::int64_t most_layers_ = 0;
+  std::map<std::string, Stack> stacks_;  // by tensor name, with * for the expert
   std::vector<std::size_t> outputs_;     // weights of output projections
 };
 

@@ -20,19 +20,20 @@ namespace evenkeel {
 struct NamedTensor {
   std::string name;
   std::vector<std::int64_t> shape;
-  // The axis that tensor parallelism cuts, if a plan gives it. by_name: the usual axis for the kind and name.
+  // The axis that tensor parallelism cuts. by_name: no plan gives it, so it is the usual axis for the kind
+  // and name.
   static constexpr int by_name = -2;
   int axis = by_name;
   bool trained = true;
   std::int64_t number_bytes = 0;  // bytes of one number; 0: not a whole number of bytes, or not known
 };
 
-// Fills model.weights, and what the tensors tell better than a config: has_experts, prediction_layers, the
-// experts' number, width, gates and biases, the widths of shared experts and dense layers. It reads from
-// `model`: num_layers, the size of prediction_layers as an upper limit, hidden, tied_embeddings,
-// experts.count (0: by the tensors) and the key heads. Throws InvalidArgument if no tensor belongs to an
-// expert, a layer or an expert is missing, repeated or beyond the config's number, or experts of a layer
-// differ.
+// Sets model.weights, and the figures that the tensors tell better than a config: has_experts,
+// prediction_layers, the experts' number, width, gates and biases, the widths of shared experts and dense
+// layers. It reads from `model`: num_layers, the size of prediction_layers as an upper limit, hidden,
+// tied_embeddings, experts.count (0: counted from the tensors) and the key heads. Throws InvalidArgument if
+// no tensor belongs to an expert, a layer or an expert is missing, repeated or beyond the config's number, or
+// experts of a layer differ.
 void take_weights(ModelDescription& model, std::span<const NamedTensor> tensors);
 
 }  // namespace evenkeel

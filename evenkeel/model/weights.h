@@ -16,9 +16,9 @@ namespace evenkeel {
 
 enum class WeightKind {
   embedding,
-  norms,      // and other weights on the residual path: scales, mixers of residual streams
-  attention,  // or what replaces it
-  router,     // and the projections to and from the experts' width
+  norms,      // norms and other weights on the residual path: scales, mixers of residual streams
+  attention,  // attention, or what replaces it
+  router,     // the router, and the projections to and from the experts' width
   experts,    // routed experts
   shared_experts,
   dense,       // the network of a layer without experts
@@ -40,9 +40,9 @@ struct Weight {
   std::vector<std::int64_t> shape;  // experts: one tensor for all of a layer, the first axis counts them
   int axis = uncut;                 // the axis that tensor parallelism cuts; uncut: whole on each device
   std::int64_t max_parts = 0;       // the most parts of a cut, since heads stay whole; 0: no limit
-  bool trained = true;              // else it has no gradient and no optimizer state
+  bool trained = true;              // false: it has no gradient and no optimizer state
   std::int64_t number_bytes = 0;    // bytes of one number in its tensor; 0 if there is no tensor
-  std::string name = "";            // of the tensor
+  std::string name = "";            // the tensor's name
 
   std::int64_t numbers() const;
 };
@@ -54,7 +54,8 @@ struct WeightCut {
   std::int64_t expert_tensor = 1;
 };
 
-// The shape of the largest part that a device holds: an axis of n cut into p has ceil(n / p), as in DTensor.
+// The shape of the largest part that a device holds: an axis of length n that is cut into p parts has length
+// ceil(n / p), as in DTensor.
 std::vector<std::int64_t> shape_on_device(const Weight& weight, const WeightCut& cut);
 std::int64_t product(std::span<const std::int64_t> lengths);
 

@@ -20,7 +20,7 @@ constexpr std::int64_t kMostDraws = 400'000;
 constexpr std::int64_t kMostTries = 256;
 constexpr double kLevelUnderDraws = 1.002;
 
-// A try costs one draw for each replicated expert and pair of ranks, at worst.
+// At worst, one try of a random swap costs one draw for each replicated expert and pair of ranks.
 std::int64_t num_tries(const Copies& copies, int num_ranks) {
   const auto replicated = std::ranges::count_if(copies, [](const CopyRanks& of) { return of.size() > 1; });
   const std::int64_t draws = std::int64_t{replicated} * num_ranks * num_ranks;
@@ -82,7 +82,7 @@ class DrawnLayer {
   double all_speeds_ = 0;
 };
 
-// Ranks may swap what they hold only where all hold equally many copies.
+// Whether all ranks hold equally many copies. Only then may ranks swap what they hold.
 bool are_equally_full(const Copies& copies, int num_ranks) {
   std::vector<int> held(static_cast<std::size_t>(num_ranks), 0);
   for (const CopyRanks& ranks : copies)

@@ -11,7 +11,7 @@ namespace evenkeel {
 
 namespace {
 
-// Ranks this level gain too little from further copies.
+// Ranks with a max/mean of at most this gain too little from further copies.
 constexpr double kLevel = 1.01;
 constexpr double kLeastSeconds = 1e-3;
 
@@ -24,7 +24,8 @@ double worst_of(const PlaceResult& placed) {
   return worst;
 }
 
-// Index of the point furthest below the line from first to last; 0 where copies gain nothing.
+// Index of the point furthest below the straight line from the first point to the last; 0 if copies gain
+// nothing.
 std::size_t knee_of(const std::vector<CopyChoice::Tried>& tried) {
   const CopyChoice::Tried& first = tried.front();
   const CopyChoice::Tried& last = tried.back();
@@ -40,7 +41,7 @@ std::size_t knee_of(const std::vector<CopyChoice::Tried>& tried) {
   return below_line(*knee) > 1e-9 ? static_cast<std::size_t>(knee - tried.begin()) : tried.size() - 1;
 }
 
-// Places in `seconds`, a share of the requested time limit; notes name the requested limit.
+// Runs place() for `seconds`, a share of the requested time limit. Its notes name the requested limit.
 PlaceResult place_with(int copies, std::span<const RoutingProfile> recordings, const Topology& topology,
                        PlaceOptions options, double seconds) {
   const double asked = options.limits.time_limit_s;
@@ -52,7 +53,7 @@ PlaceResult place_with(int copies, std::span<const RoutingProfile> recordings, c
   return placed;
 }
 
-// Tries until ranks are level, all numbers are tried, or the time is over.
+// Tries numbers of copies until ranks are level, all numbers are tried, or the time is over.
 std::vector<CopyChoice::Tried> try_numbers(std::span<const RoutingProfile> recordings,
                                            const Topology& topology, const PlaceOptions& options,
                                            const internal::Deadline& deadline,
@@ -62,7 +63,7 @@ std::vector<CopyChoice::Tried> try_numbers(std::span<const RoutingProfile> recor
   std::vector<CopyChoice::Tried> tried;
   for (int copies = (ranks - experts % ranks) % ranks; copies <= experts; copies += ranks) {
     if (!tried.empty() && deadline.passed()) break;
-    const auto left = static_cast<double>(CopyChoice::kMostTried - std::ssize(tried) + 1);  // and the knee
+    const auto left = static_cast<double>(CopyChoice::kMostTried - std::ssize(tried) + 1);  // + 1: the knee
     placed.push_back(place_with(copies, recordings, topology, options, deadline.seconds_left() / left));
     const double worst = worst_of(placed.back());
     tried.push_back({copies, worst, static_cast<double>(experts + copies) / static_cast<double>(experts)});

@@ -1,8 +1,8 @@
 // Chooses the number of redundant experts: the point beyond which more copies gain little.
 //
-// Problem     copies cost memory on every rank, and each further copy levels less. The answer is the knee of
-//             max/mean against copies. Only numbers that give every rank equally many slots are tried, as
-//             servers' formats need.
+// Problem     copies cost memory on every rank, and each further copy lowers max/mean less. The answer is the
+//             knee of the curve of max/mean against the number of copies. Only numbers that give every rank
+//             equally many slots are tried, as servers' formats need.
 // Method      place() for each number, from the smallest up, until ranks are level (1 part in 100) or every
 //             expert has a copy. The knee is then the number furthest below the straight line from first to
 //             last, both axes scaled to 1 (Satopaa et al., "Finding a Kneedle in a Haystack", 2011).

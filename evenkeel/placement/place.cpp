@@ -130,7 +130,8 @@ class Solve {
     std::vector<Placement> candidates = {solved.placement};
     if (recordings_.size() > 1) candidates.push_back(with_replicas(options_.num_groups).placement);
     if (nodes_matter()) {
-      // Two more: each expert as its own group, with all copies in one node; and copies on every node.
+      // Further candidates: each expert as its own group, with all its copies in one node; and copies on
+      // every node.
       if (copies_fit_in_nodes()) {
         candidates.push_back(with_replicas(problem_.profile.num_experts()).placement);
         candidates.push_back(across_recordings(problem_.profile.num_experts()).placement);
@@ -246,9 +247,9 @@ class Solve {
     return solved;
   }
 
-  // Moves level an even split, so a move is made only where it leaves ranks more level as served. Moves to
-  // any rank and moves within nodes are both tried, and the better set is used. Layers that this set makes
-  // worse keep their homes.
+  // Moves are chosen as if copies shared their tokens evenly, so they are made only where they leave ranks
+  // more level as served. Moves to any rank and moves within nodes are both tried, and the better set is
+  // used. Layers that this set makes worse keep their homes.
   PlaceResult incrementally_as_served() const {
     const Placement from = options_.from->numbered(numbers_of(problem_.profile, options_));
     const std::string by_even_split = fmt::format(
@@ -285,7 +286,7 @@ class Solve {
     return true;
   }
 
-  // Over all layers, each home that was not one before counts as a move.
+  // Over all layers, each new home counts as a move.
   PlaceResult incrementally(bool nodes_stay_together) const {
     const std::vector<double> all = loads();
     IncrementalResult moved = place_incrementally(moves(all, nodes_stay_together));
@@ -349,7 +350,7 @@ Placement placement_before(const RoutingProfile& profile, const Topology& topolo
   return Placement::contiguous(profile.num_layers(), profile.num_experts(), topology.num_ranks());
 }
 
-// Such a layer says nothing about its experts, and its ranks are level whatever the homes.
+// Such a layer tells nothing about its experts, and its ranks are level whatever the homes.
 void note_layers_without_load(const RoutingProfile& profile, std::vector<std::string>& notes) {
   std::vector<int> without;
   for (LayerId layer : indices<LayerId>(profile.num_layers()))
@@ -445,7 +446,7 @@ PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProf
   return result;
 }
 
-// Adds up the recordings; without transitions unless all have them.
+// Adds up the recordings; the sum has transitions only if all recordings have them.
 RoutingProfile sum_of(std::span<const RoutingProfile> recordings) {
   const bool transitions = std::ranges::all_of(recordings, &RoutingProfile::has_transitions);
   RoutingProfile sum = transitions ? recordings.front() : recordings.front().without_transitions();

@@ -10,16 +10,16 @@
 // it changes copies and homes while that lowers the milliseconds.
 // `from` starts at a given placement and moves a few experts, for balance alone.
 //
-// limits apply to all of them. traffic and sources enter the figures before and after. The other options that
-// have an effect:
+// limits apply to all solvers. traffic and sources always enter the figures before and after. The options
+// that each solver uses:
 //
 //   two_stage               solver, sizes, traffic, pairs, sources, capacities
 //   joint                   solver, sizes, traffic, pairs (in the two stages that it starts from), sources,
 //                           capacities, cost, speeds of ranks; with redundant experts neither solver nor
 //                           sizes
 //   redundant or grouped    traffic, pairs, sources (only to rename ranks), whole_groups (with num_groups).
-//                           Refused: capacities below the slots, and more copies than ranks can hold of
-//                           different experts
+//                           Refused: capacities below the slots, and so many copies that a rank would
+//                           hold an expert twice
 //   from                    redundant_experts (free slots to fill), num_groups (experts stay on their nodes),
 //                           whole_groups, capacities
 //   several recordings      as redundant or grouped, or as from
@@ -29,10 +29,10 @@
 //
 // Several recordings are all made level, the worst first (robust/robust.h), or are added up. Refused
 // combinations:
-// - solver exact and free sizes with copies, groups, from, or several recordings that are not added up
+// - solver exact, or free sizes, with copies, groups, from, or several recordings that are not added up
 // - joint with groups, from, or several recordings that are not added up
-// - pairs total with from, and where nothing is known of traffic
-// An option that its line does not name has no effect there.
+// - pairs total with from, or if nothing is known of traffic
+// An option that its line in the table does not name has no effect there.
 #pragma once
 
 #include <map>
@@ -65,11 +65,11 @@ struct PlaceOptions {
   // new copy counts as a home too. With 0 moves the result is `from` itself.
   std::optional<Placement> from = {};
   int max_moves = 0;
-  // The time limit covers the whole call, and every stage respects it. What gets no time stays as it is; work
-  // is done largest first, or in order.
+  // The time limit covers the whole call, and every stage respects it. Parts that get no time stay as they
+  // are; parts are worked on largest first, or in order.
   SolveLimits limits = {};
   SourceCounts sources = {};  // dispatch_combine; empty: tokens spread evenly, and the result says so
-  // Several recordings: each one counts, the worst first; or their sum.
+  // For several recordings: each one counts, the worst first; or only their sum counts.
   Across across = Across::worst;
   // The server's rule for copies. All figures of balance use it, and copies are placed by it (as_served.h).
   Dispatch dispatch = Dispatch::even;
@@ -84,7 +84,7 @@ struct RecordingQuality {
 struct PlaceResult {
   Placement placement;
   std::map<std::string, double> objective = {};  // by name: "balance", "traffic", "joint_ms", "max_over_mean"
-  std::map<std::string, double> bound = {};      // the same names
+  std::map<std::string, double> bound = {};      // by the same names
   std::map<std::string, std::string> bound_of = {};  // the problem that each bound holds for, in words
   // Every objective is at its bound or within the requested gap; notes say which.
   bool proven_optimal = false;
@@ -105,8 +105,8 @@ struct PlaceResult {
 // Throws InvalidArgument (options that contradict each other or the profile), Infeasible (capacity for fewer
 // experts than there are), Unsupported (exact without its solver).
 PlaceResult place(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options = {});
-// For several recordings of one model. Transitions count where all have them; `before` and `after` are
-// measured on the sum.
+// For several recordings of one model. Transitions count if all recordings have them; `before` and `after`
+// are measured on the sum.
 PlaceResult place(std::span<const RoutingProfile> recordings, const Topology& topology,
                   const PlaceOptions& options = {});
 

@@ -3,17 +3,18 @@
 // The paper (MoETuner, arXiv 2502.06643) solves two integer programs, one after the other. The first splits
 // the experts of every layer into P clusters of nearly equal load (Eq. 1-7, clusters/clusters.h); the second
 // gives every cluster a rank, so that little is sent over slow links (Eq. 8-15, ranks/ranks.h). joint/joint.h
-// does both at once in predicted milliseconds. docs/placement.md#readings-chosen fixes the readings.
+// does both at once in predicted milliseconds. docs/placement.md#readings-chosen says how we read the paper.
 //
 // Fast        No integer-program solver; a lower bound comes with every answer.
 // Exact       HiGHS, on linear programs written down term by term (internal/program/), or our own method
 //             where that proves the optimum sooner.
 //   Cost      exponential at worst; one thread. When time runs out, the best answer so far is returned.
 //   Start     an answer to begin from, such as the fast solver's, or empty. A start that breaks the requested
-//             sizes or capacities is not used; another shape than the profile's throws InvalidArgument. Its
-//             bound is taken as proven, so the returned bound is never lower.
+//             sizes or capacities is not used; a start of another shape than the profile's throws
+//             InvalidArgument. The start's bound is taken as proven, so the returned bound is never lower.
 //   Guarantee never worse than the start. The objective is recomputed from the answer itself. No placement is
-//   below the bound (within 1e-6 of it, the solver's tolerance). proven_optimal where the two meet.
+//             below the bound (within 1e-6 of it, the solver's tolerance). proven_optimal is true if the
+//             objective and the bound meet.
 //   Limits    a program of more than 300,000 variables is not tried: the start is returned, and
 //             `program_tried` is false. Without a start it throws Unsupported. Variables a layer: E P^2 for
 //             the joint program, P^3 for ranks with unlike links, E P for free sizes that are chosen
@@ -42,8 +43,8 @@ namespace evenkeel {
 enum class ClusterSizes { equal, free };
 
 // The traffic of a placement. `layer_to_layer` (the paper): from the rank of a token's expert in layer l to
-// that of its expert in l+1. `dispatch_combine`: in each layer from the rank where the token lives to its
-// experts' ranks and back.
+// that of its expert in l+1. `dispatch_combine`: in each layer from the token's own rank to its experts'
+// ranks and back.
 enum class TrafficModel { layer_to_layer, dispatch_combine };
 
 // The part of the traffic that counts in each layer: its most expensive ordered pair of ranks (the paper's

@@ -10,7 +10,7 @@ CapturedStep::CapturedStep(Communicator& comm, CudaStream& stream, const std::fu
   const bool leads = comm.rank() == root;
   const cuda::PeerAccessScope scope = barrier_.scope();
   stream.synchronize();
-  // Relaxed mode: meanwhile other threads submit work to their own streams.
+  // Relaxed mode, because other threads submit work to their own streams during the capture.
   if (leads) EVENKEEL_CUDA_CALL(cudaStreamBeginCapture, cuda::native(stream), cudaStreamCaptureModeRelaxed);
   barrier_.follow(root, stream);
   step();

@@ -1,6 +1,7 @@
 // A step of all ranks as one CUDA graph, which is replayed without the ranks' host threads.
 //
-// Why one Ranks that share a GPU wait for each other's streams, and edges cannot connect two graphs.
+// All ranks are in one graph because ranks that share a GPU wait for each other's streams, and edges cannot
+// connect two graphs.
 #pragma once
 
 #include <functional>

@@ -4,8 +4,8 @@
 //            device runs. So the finest cut must fit for any routing.
 // Method     A step is cut into a power of two of equal chunks. In the worst case all assignments of a chunk
 //            go to one rank, and that many positions must fit. most_chunks is the smallest number of chunks
-//            whose worst case fits. The buffers then get all positions that still fit, so that most steps
-//            need fewer chunks.
+//            whose worst case fits. The buffers then get as many positions as the budget allows, so that most
+//            steps need fewer chunks.
 // Guarantee  The buffers are within the budget, and with most_chunks any routing fits the positions.
 #pragma once
 
@@ -32,8 +32,8 @@ constexpr std::int64_t worst_positions(int ranks, std::int64_t max_tokens, int t
   return ranks * ((max_tokens + chunks - 1) / chunks) * top_k;
 }
 
-// The least budget that fits some cut. bytes(most_chunks, positions) must grow with both. The finest cut is
-// not always the smallest, because the tables per chunk can outweigh the rows.
+// The least budget into which some cut fits. bytes(most_chunks, positions) must grow with both arguments. The
+// finest cut is not always the smallest, because the tables per chunk can outweigh the rows.
 template <class Bytes>
 std::int64_t least_bytes(int ranks, std::int64_t max_tokens, int top_k, const Bytes& bytes) {
   std::int64_t least = bytes(1, worst_positions(ranks, max_tokens, top_k, 1));

@@ -35,7 +35,7 @@ struct StateBuffers {
 };
 
 struct LayerBuffers {
-  std::int32_t* homes = nullptr;  // PlacementView
+  std::int32_t* homes = nullptr;  // the tables of a PlacementView
   std::int32_t* planner = nullptr;
   std::int32_t* block_counts = nullptr;
   std::vector<StateBuffers> states;
@@ -52,7 +52,7 @@ struct LayerBuffers {
   DeviceExpertGradients* group_gradients = nullptr;
   ExpertTensors* native_gradients = nullptr;  // [natives], the caller's gradient tensors
   std::uint16_t* slot_weights = nullptr;      // [borrow_slots][block], the borrow slots
-  // [most_borrowed + copies][block], of experts that others own (exchange/cuda/internal/returning.h).
+  // [most_borrowed + copies][block], of experts that other ranks own (exchange/cuda/internal/returning.h).
   float* foreign_gradients = nullptr;
 
   std::uint16_t* rows = nullptr;       // [positions, D]

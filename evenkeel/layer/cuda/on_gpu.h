@@ -10,9 +10,9 @@
 // Memory     Taken from the arena at construction. With a budget, a step is cut into as few chunks as its
 //            routing needs (a power of two, chosen on the device); the finest cut fits any routing. Launches
 //            for chunks that a step does not need do nothing.
-// Borrowing  Weights are borrowed into slots. What does not fit at once comes in further rounds, and is
-//            copied again in later chunks as rarely as possible (exchange/cuda/weight_copies.h). If a plan
-//            lets a rank borrow more than slots * rounds experts, the step falls back to plain ep.
+// Borrowing  Weights are borrowed into slots. Weights that do not fit the slots at once are copied in further
+//            rounds. Later chunks copy them again as rarely as possible (exchange/cuda/weight_copies.h). If a
+//            plan lets a rank borrow more than slots * rounds experts, the step falls back to plain ep.
 // Backward   Recomputes the work that forward did before the activations, from `hidden` and the router's
 //            choices, which must stay unchanged until then.
 // Ids        An expert id outside -1..E-1 stops the kernel, and the next call that waits for the device
@@ -32,7 +32,7 @@ namespace evenkeel {
 struct GpuOptions {
   // Number of borrow slots. 0 selects ceil(E / P), or fewer if the budget is too small for them.
   int borrow_slots = 0;
-  // The most rounds in which the slots are filled.
+  // The most rounds in which weights are copied into the slots.
   int rounds = 2;
 };
 
@@ -41,8 +41,8 @@ struct GpuOptions {
 // cudaMalloc. `stream` must outlive the layer. The MoeLayer constructor then throws Unsupported if the GPUs
 // cannot read each other's memory, or for an unsupported type, shape or placement. It throws BudgetTooSmall
 // if the arena's budget is below the least. The layer's destructor waits, on host and device, until every
-// rank has finished the steps it began, since these read this rank's memory. During stack unwinding it first
-// aborts the communicator if other ranks are inside a step.
+// rank has finished the steps it began, since those steps read this rank's memory. During stack unwinding it
+// first aborts the communicator if other ranks are inside a step.
 std::shared_ptr<const LayerDevice> on_gpu(CudaStream& stream, const GpuOptions& options = {});
 
 }  // namespace evenkeel

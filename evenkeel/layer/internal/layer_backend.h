@@ -38,8 +38,8 @@ struct LayerParts {
     const auto* const other = std::get_if<std::shared_ptr<const LayerDevice>>(&options.device);
     return other == nullptr ? nullptr : other->get();
   }
-  // Collective. Throws InvalidArgument on all ranks, naming one, if they build different layers. Otherwise a
-  // step would hang later.
+  // Collective. Throws InvalidArgument on all ranks, naming one that differs, if the ranks build different
+  // layers. Without this check a later step would hang.
   void require_agreement() const;
 
   Communicator& comm;
@@ -73,7 +73,7 @@ class LayerBackend {
   virtual void set_weights(std::span<const ExpertWeights> natives) = 0;
   virtual void set_planner(const PlannerOptions& options) = 0;
 
-  // Null if the layer's most states are already alive.
+  // Null if as many states are alive as the layer allows.
   virtual StepState* take_state() = 0;
   virtual void give_back(StepState* state) noexcept = 0;
   virtual void forward(StepState& state, ConstRows hidden, const TopK& top_k, Rows output) = 0;

@@ -9,10 +9,10 @@ namespace evenkeel::internal {
 template <class Pass>
 void run_forward(Pass& pass) {
   pass.plan();    // gather counts, then make the plan and the chunks
-  pass.borrow();  // the weights that the plan moves
+  pass.borrow();  // copy the weights that the plan moves
   while (pass.next_chunk()) {
-    pass.dispatch();     // rows to the ranks that compute them
-    pass.run_experts();  // native and borrowed
+    pass.dispatch();     // send rows to the ranks that compute them
+    pass.run_experts();  // compute native and borrowed experts
     pass.combine();      // send results back, sum them per token
   }
   pass.give_back();
@@ -22,8 +22,8 @@ template <class Pass>
 void run_backward(Pass& pass) {
   pass.open();  // prepare the gradients' destinations
   while (pass.next_chunk()) {
-    pass.dispatch();     // rows that forward did not keep, and gradients of results
-    pass.run_experts();  // gradients of rows, router weights and expert weights
+    pass.dispatch();     // send rows that forward did not keep, and gradients of results
+    pass.run_experts();  // compute gradients of rows, router weights and expert weights
     pass.combine();      // send row gradients back, sum them per token
   }
   pass.return_gradients();  // send gradients of borrowed weights to the owners

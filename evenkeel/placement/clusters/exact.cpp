@@ -21,8 +21,8 @@ namespace evenkeel {
 namespace internal {
 namespace {
 
-constexpr double most_subset_steps = 1e9;  // some seconds
-constexpr int most_subset_experts = 22;    // 2^22 numbers per cluster
+constexpr double most_subset_steps = 1e9;  // take some seconds
+constexpr int most_subset_experts = 22;    // need 2^22 numbers per cluster
 
 class ClusterSolve {
  public:
@@ -146,11 +146,11 @@ class ClusterSolve {
   }
 
   struct Named {
-    Layers clusters;  // empty: no names were found
+    Layers clusters;  // empty: no numbering was found
     bool impossible = false;
   };
 
-  // Names clusters so that cluster c of every layer is on rank c, and capacities and Eq. 13 hold.
+  // Numbers clusters so that cluster c of every layer is on rank c, and capacities and Eq. 13 hold.
   Named named_by_rank(Layers clusters) const {
     const std::vector<Sizes> sizes = sizes_of(clusters, rule_.num_ranks);
     if (sizes_fit_ranks(sizes, rule_)) return {std::move(clusters)};
@@ -240,8 +240,8 @@ class ClusterSolve {
   // The bound that the caller has proven; 0 if none.
   double given_bound() const { return start_.cluster_of.empty() ? 0 : start_.bound; }
 
-  // A bound for layers on their own. With free sizes the caller's bound may hold only for all layers
-  // together.
+  // A bound for layers that are solved one by one. With free sizes it leaves out the caller's bound, which
+  // may hold only for all layers together.
   double known_bound() const {
     return rule_.has_totals() ? total_bound() : std::max(total_bound(), given_bound() * rule_.num_ranks);
   }
@@ -260,7 +260,7 @@ class ClusterSolve {
     return clustering;
   }
 
-  // P times the objective and the bound are whole numbers; a difference below 1 is rounding.
+  // P times the objective and P times the bound are whole numbers; a difference below 1 is rounding.
   void conclude_whole(Clustering& clustering, bool solved_to_the_end) const {
     const bool same = (clustering.objective - clustering.bound) * rule_.num_ranks < 0.5;
     if (same || solved_to_the_end) clustering.bound = clustering.objective;

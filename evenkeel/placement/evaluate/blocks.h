@@ -2,7 +2,8 @@
 //
 // Units     parts that are independent enough: the sequences of a trace, else the steps that a file
 //           separates, else the whole recording as one unit. Tokens and windows of tokens are not
-//           independent: tokens of one sequence are alike, and a placement fits what is alike.
+//           independent: tokens of one sequence are alike, so a placement made from some of them also fits
+//           the others.
 // Blocks    20 blocks of whole units, in order (Recording::num_blocks). With 20 or more recordings, each
 //           recording is a unit. With fewer, each recording is cut into 20 parts, and block i joins part i of
 //           every recording. If one recording has fewer than 20 units, there are no blocks.
@@ -33,7 +34,7 @@ using Block = std::vector<BlockPart>;
 std::vector<Block> blocks_of(std::span<const Recording> recordings);
 // Why there are no blocks: "r.npz has 12 sequences, and 20 are needed".
 std::string why_no_blocks(std::span<const Recording> recordings);
-// How many times the recorded data is needed to form blocks; below 1 if there is more than enough.
+// How many times as much data as was recorded is needed to form blocks; below 1 if there is more than enough.
 double times_to_have_blocks(std::span<const Recording> recordings);
 
 // max/mean of the ranks' loads, averaged over the layers with load; nothing where there is no load.
@@ -54,12 +55,13 @@ struct Gain {
   double low() const { return mean - half_width; }
   double high() const { return mean + half_width; }
 };
-// From levels by block, before and after. `chance`: the probability that one bound is wrong, for example that
-// the true mean is below low().
+// Computes the gain from the levels of the blocks, before and after. `chance`: the probability that one bound
+// is wrong, for example that the true mean is below low().
 Gain gain_of(std::span<const double> before, std::span<const double> after, double chance);
 
 double mean_of(std::span<const double> values);
-// The smallest value that at least this part of all values does not exceed. Needs one or more values, sorted.
+// The smallest of the values such that at least this part of all values is at or below it. Needs one or more
+// values, sorted.
 double quantile(std::span<const double> sorted, double part);
 
 // The value that Student's t with 19 degrees of freedom exceeds with this probability; `chance` is below 0.5.

@@ -1,11 +1,12 @@
-// Judges a placement on recordings, its own or any other: how level it is over a whole recording and in each
-// step, how long a step takes, and how long the move to it takes. verdict.h decides whether that pays.
+// Judges a placement on the recordings that it was made from, or on others: how level it is over a whole
+// recording and in each step, how long a step takes, and how long the move to it takes. verdict.h decides
+// whether that pays.
 //
 // Level       max/mean of the ranks' loads, by the rule with which the server chooses copies. A placement
-//             that is even over an hour is not even in a step, so each step is judged too.
+//             that is even over an hour may be uneven in a step, so each step is judged too.
 // Time        a model: the experts of the heaviest rank, layer after layer, by arithmetic alone. It leaves
-//             out waiting for weights, and communication. max/mean x assignments of a step / ranks x time of
-//             an assignment, summed over layers.
+//             out communication and waiting for weights. The formula is max/mean x assignments of a step /
+//             ranks x time of an assignment, summed over layers.
 // Move        the experts that a rank holds afterwards and did not before, over the slowest rank's link.
 // Cost        loads x placements for each recording, and as much again for each step.
 #pragma once
@@ -31,7 +32,7 @@ struct StepSpread {
 
 struct RecordingJudgement {
   PlacementQuality quality;         // of the whole recording
-  std::optional<StepSpread> steps;  // where it has steps
+  std::optional<StepSpread> steps;  // if the recording has steps
 };
 
 // `steps` have the same layers and experts as the recording. Throws as placement_quality() does.
@@ -52,7 +53,8 @@ struct NamedPlacement {
 
   // The homes of the recording's layers. Throws InvalidArgument if the placement has other layers or experts.
   Placement on(const Recording& recording, int num_ranks) const;
-  // As on(), with copy shares by the dispatch rule. Draws for layers that were not recorded are counted too.
+  // As on(), with copy shares by the dispatch rule. The server's draws for layers that were not recorded are
+  // made too.
   ServedPlacement served_on(const Recording& recording, const Topology& topology) const;
 };
 
@@ -61,7 +63,7 @@ struct JudgedPlacement {
   std::vector<RecordingJudgement> on;  // by recording
   std::vector<double> blocks = {};     // level_of() of each block of all recordings, if there are blocks
 };
-// Uses `blocks` as given unless it is empty.
+// JudgedPlacement::blocks is `blocks`; if that is empty, the blocks of the recordings are judged.
 JudgedPlacement judge(NamedPlacement placement, std::span<const Recording> recordings,
                       const Topology& topology, std::vector<double> blocks = {});
 
@@ -70,16 +72,16 @@ double level_of(const RecordingJudgement& judgement);
 // The placement that is most level over all recordings, by step where steps are known; the first in a tie.
 const JudgedPlacement& most_level(std::span<const JudgedPlacement> placements);
 
-// The recording with the most layers; moves are counted on its layers. A server's placement may also have
-// rows for dense layers.
+// The recording with the most layers. Moves are counted on its layers only, since a server's placement may
+// also have rows for dense layers.
 const Recording& widest(std::span<const Recording> recordings);
 
-// What is known about a step and the machine. What is unknown leaves answers open.
+// What is known about a step and the machine. Unknown numbers leave answers open.
 struct StepModel {
   std::optional<double> assignment_us = {};         // time of one assignment on one rank
   std::optional<double> assignments_per_step = {};  // in a layer, over all ranks
   std::optional<double> expert_bytes = {};
-  std::optional<double> link_gigabytes_per_s = {};  // into one rank
+  std::optional<double> link_gigabytes_per_s = {};  // of the link into one rank
   std::optional<int> top_k = {};                    // experts per token and layer
   std::vector<std::string> notes = {};              // what was assumed, one sentence each
   bool has_model = false;  // sizes of experts are known, though perhaps not their bytes
@@ -94,7 +96,7 @@ std::optional<double> step_ms(const StepModel& model, int num_layers, int num_ra
 
 struct Move {
   std::int64_t experts = 0;       // new pairs (layer, expert and rank)
-  std::int64_t most_on_rank = 0;  // largest number of them on one rank
+  std::int64_t most_on_rank = 0;  // largest number of new pairs on one rank
   std::optional<double> bytes = {};
   std::optional<double> ms = {};
 };

@@ -3,11 +3,12 @@
 //
 // Method    ten folds of two blocks (blocks.h). Each fold places for the other blocks with the same options,
 //           and judges the result on its two blocks.
-// Solver    fast. The folds share what is left of the time limit equally, but at least a tenth of it: they
-//           may end that much after the limit.
-// Traffic   is ignored: ranks are named without it. So a joint placement, which depends on traffic, is not
-//           held out.
-// Estimates the placement of nine tenths of the data, which is a little worse than that of all data.
+// Solver    fast. The folds share the rest of the time limit equally. Together they get at least a tenth of
+//           the limit, so they may end that much after it.
+// Traffic   is ignored when ranks are numbered. So a joint placement, which depends on traffic, is not held
+//           out.
+// The estimate is for a placement made from nine tenths of the data, which is a little worse than one made
+// from all data.
 // Cost      ten placements, and each block judged once.
 #pragma once
 

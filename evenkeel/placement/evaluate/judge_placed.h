@@ -1,5 +1,5 @@
-// What `place` reports about its placement against the one before: by step and by verdict, on the recordings
-// that it was made from and on others.
+// What `place` reports about its placement in comparison with the one before: by step and by verdict, on the
+// recordings that it was made from and on others.
 #pragma once
 
 #include <cstddef>

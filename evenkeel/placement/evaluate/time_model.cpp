@@ -67,7 +67,7 @@ KnownMachine known_machine(const MachineRates& said, const Topology& topology,
         of_device(device_preset(said.device, device_option), said.tflops.has_value(), link_known, one_node);
   if (said.tflops) {
     known.machine.flops_per_second = *said.tflops * 1e12;
-    known.machine.inner_half = 0;  // tflops is what was reached, whatever the shape
+    known.machine.inner_half = 0;  // tflops is a measured rate, whatever the shape
     known.has_products = true;
   }
   if (topology_known) known.link_gigabytes_per_s = slowest_link(topology);

@@ -20,7 +20,7 @@ namespace evenkeel {
 struct MachineRates {
   std::optional<double> tflops = {};
   std::optional<double> link_gigabytes_per_s = {};
-  // True if the links of the topology were described, not defaults.
+  // True if the links of the topology were given, false if they are defaults.
   bool topology_has_links = false;
   // From a cost file.
   struct Cost {
@@ -36,15 +36,15 @@ struct ExpertSizes {
   std::optional<double> bytes = {};  // of one expert
   int top_k = 1;
 };
-// Sizes of a model's experts. `bytes` of one expert if given, else computed from the type of the model's
-// weights. Throws InvalidArgument: for "model" if it has another number of experts than `recording`; for
-// "expert_bytes" or "model", whichever gives the bytes, if they are below 1 or above 10^15.
+// Sizes of a model's experts. One expert has `bytes` bytes if given, else as computed from the type of the
+// model's weights. Throws InvalidArgument: for "model" if it has another number of experts than `recording`;
+// for "expert_bytes" or "model", whichever gives the bytes, if they are below 1 or above 10^15.
 ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> bytes,
                          const std::string& recording, int num_experts);
 
-// What a planner that knows the links needs to know of a step of this model. Throws as above, if neither
-// `bytes` nor the model gives the size of its numbers, and as require_links(), which names the topology
-// `topology_option`.
+// What a planner that takes links into account needs to know about a step of this model. Throws as above;
+// also if neither `bytes` nor the model gives the size of the model's numbers; and as require_links(), whose
+// errors call the topology `topology_option`.
 StepLinks step_links(const Topology& topology, const Machine& machine, const ModelDescription& model,
                      std::optional<double> bytes, const std::string& recording, int num_experts,
                      bool backward, const char* topology_option = "topology");

@@ -15,7 +15,7 @@ namespace {
 
 // The probability that one bound of the gain is wrong.
 constexpr double kChance = 0.005;
-// In one of twenty recordings a gain turns out lower by this many standard errors.
+// In one of twenty recordings the measured gain is at least this many standard errors below the true one.
 constexpr double kUnlucky = 1.65;
 
 std::string counted(double number, const char* what) {
@@ -39,7 +39,7 @@ std::int64_t rounded_up_to_two_digits(double number) {
   return static_cast<std::int64_t>(std::ceil(whole / unit) * unit);
 }
 
-// Sets answer, tokens needed and sentence of a verdict whose figures are set.
+// Sets answer, tokens needed and sentence of a verdict whose figures are already set.
 class Decision {
  public:
   Decision(const Evidence& evidence, std::optional<double> ms_of_level, std::optional<double> horizon,
@@ -59,7 +59,7 @@ class Decision {
   bool optimistic() const { return evidence_.measured_on == JudgedData::made_from && !evidence_.held_out; }
   bool moves() const { return verdict_.move.experts > 0; }
   bool break_even_known() const { return ms_of_level_ && verdict_.move.ms && horizon_; }
-  // The gain at which the move pays for itself; 0 if that is not known.
+  // The gain at which the move pays for itself; 0 if that is not known or nothing moves.
   double break_even_gain() const {
     return moves() && break_even_known() ? *verdict_.move.ms / *horizon_ / *ms_of_level_ : 0;
   }
@@ -78,8 +78,8 @@ class Decision {
   }
 
   // Enough tokens that 19 of 20 recordings show the gain on the right side of break-even. The true distance
-  // is taken as the measured one, but at least a standard error. Errors shrink with the square root of the
-  // tokens.
+  // from break-even is taken to be the measured one, but at least a standard error. Errors shrink with the
+  // square root of the tokens.
   double tokens_needed() const {
     if (!evidence_.gain) return evidence_.tokens * evidence_.times_for_blocks;
     const Gain& gain = *evidence_.gain;

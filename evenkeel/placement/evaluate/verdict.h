@@ -1,16 +1,17 @@
 // Decides whether moving to a placement pays, and whether the recordings are enough to tell.
 //
 // Gain      what a step saves: max/mean before minus max/mean after, averaged over layers. Multiplied by the
-//           time of a step at max/mean 1 it is seconds. The worst layer is not used: the worst of many is
-//           chance.
-// Bounds    99 % of the time the gain is between its bounds (blocks.h). The best of n placements was picked
-//           on the same data, so its bounds are wider: each is wrong with 0.5 % / n.
+//           time of a step at max/mean 1, it is in seconds. The worst layer is not used, since the worst of
+//           many is mostly chance.
+// Bounds    99 % of the time the gain is between its bounds (blocks.h). If the placement is the best of n,
+//           picked on the same data, its bounds are wider: each is wrong with a probability of 0.5 % / n.
 // Rule      A placement pays if the lower bound, over the horizon, exceeds the cost of the move. It does not
-//           pay if the upper bound does not exceed it. Otherwise, or without blocks, there is not enough
-//           data. The gain on the placement's own data is optimistic: the answer there is never "pays" unless
-//           data was held out (hold_out.h). It is "does not pay" if even the optimistic gain does not pay.
-// Unknown   If the move, a step or the horizon is not known, the move counts as 0 and "pays" becomes
-//           "depends". Where nothing moves, the lower bound must still be above 0.
+//           pay if the upper bound, over the horizon, does not exceed that cost. Otherwise, or without
+//           blocks, there is not enough data. The gain on the placement's own data is optimistic: the answer
+//           there is never "pays" unless data was held out (hold_out.h). It is "does not pay" if even the
+//           optimistic gain does not pay.
+// Unknown   If the time of the move, the time of a step or the horizon is not known, the move counts as free
+//           and "pays" becomes "depends". Where nothing moves, "pays" still needs a lower bound above 0.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ struct Verdict {
   double max_over_mean_after = 1;
   int better_on = 0;  // number of recordings on which the placement is better
   int recordings = 0;
-  bool of_steps = false;  // a recording has steps, which count where there are no blocks
+  bool of_steps = false;  // a recording has steps; they count if there are no blocks
   std::optional<double> step_ms_before = {};
   std::optional<double> step_ms_after = {};
   Move move = {};
@@ -47,7 +48,7 @@ struct Verdict {
   std::optional<Gain> gain = {};                // in max/mean; nothing without blocks
   // If there is not enough data: how many tokens of such recordings would bound the gain closely enough.
   std::optional<std::int64_t> tokens_needed = {};
-  // Nothing where the placement does not say what it is made from.
+  // Nothing if the placement does not state what it was made from.
   std::optional<JudgedData> measured_on = {};
   std::string sentence = {};
   std::vector<std::string> notes = {};  // what the step model assumes
@@ -62,10 +63,10 @@ struct Evidence {
   std::optional<Gain> gain = {};  // from blocks
   std::string why_no_gain = {};   // what is missing if there is no gain
   std::optional<JudgedData> measured_on = {};
-  bool held_out = false;        // no block was judged by a placement made from it
+  bool held_out = false;        // each block was judged with a placement not made from it
   double tokens = 0;            // recorded tokens
   bool are_tokens = true;       // false: `tokens` counts assignments of a layer, because top-k is not known
-  double times_for_blocks = 1;  // how many times as many tokens would form blocks
+  double times_for_blocks = 1;  // how many times the recorded tokens would form blocks
 };
 
 // Judgements of the same recordings, in the same order. `horizon`: how many steps the placement will serve.
@@ -77,7 +78,7 @@ Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const R
 // Options of a verdict on judged placements.
 struct VerdictOptions {
   std::optional<double> horizon = {};
-  int picked_from = 1;    // how many placements this one was the most level of
+  int picked_from = 1;    // this placement was the most level of so many
   bool held_out = false;  // JudgedPlacement::blocks come from hold_out()
 };
 // As above for two placements judged on these recordings; computes the move between them.

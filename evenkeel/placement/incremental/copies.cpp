@@ -26,7 +26,7 @@ void add_free_slots(std::vector<std::int32_t>& slots, int wanted, int num_expert
   }
 }
 
-// Solves again without a limit on moves, to tell what all copies would take.
+// Solves again without a limit on moves, to tell how many moves all copies would take.
 std::string describe_moves_for_all(IncrementalProblem problem, std::int64_t asked) {
   problem.max_moves = std::numeric_limits<int>::max();
   const internal::Deadline deadline(problem.limits);

@@ -11,12 +11,12 @@
 
 namespace evenkeel {
 
-// Copies beyond one of each expert, over all layers.
+// The number of copies beyond the first of each expert, over all layers.
 std::int64_t num_copies(const Placement& placement);
 
-// [L, P]: the slots that homes use now. With redundant experts, free slots are added until each layer has E +
-// R, each on the rank with the fewest slots that has capacity for one more. Throws InvalidArgument if a layer
-// has more homes than that.
+// [L, P]: the slots that homes use now. With R redundant experts, free slots are added until each layer has R
+// more slots than experts. Each is added to the rank with the fewest slots among those with capacity for one
+// more. Throws InvalidArgument if a layer has more homes than that.
 std::vector<std::int32_t> slots_for_copies(const Placement& from, int redundant_experts,
                                            const Topology& topology);
 

@@ -26,7 +26,7 @@ constexpr double kEvenEnough = 1 + 1e-4;
 constexpr auto kFresh = static_cast<std::size_t>(-1);
 constexpr auto kAlternative = static_cast<std::size_t>(-2);
 // Moves end once at most this part of least_gain is left to gain, so that small noise does not start new
-// ones.
+// moves.
 constexpr double kLeftToGain = 0.5;
 
 void require_sizes(const IncrementalProblem& p) {
@@ -71,7 +71,7 @@ void require_sizes(const IncrementalProblem& p) {
                                       current.num_layers(), current.num_experts(), current.num_ranks()));
 }
 
-// The loads of a layer in each recording, [W, E], as parts of the mean load of a rank.
+// The loads of a layer in each recording, [W, E], relative to the mean load of a rank.
 std::vector<double> shares_of_ranks(const IncrementalProblem& problem, int layer) {
   const auto experts = static_cast<std::size_t>(problem.current.num_experts());
   const auto layers = static_cast<std::size_t>(problem.current.num_layers());

@@ -184,7 +184,7 @@ std::optional<Placement> place_groups(const LiveProblem& problem, const ReplicaP
   return placement_of_map(std::move(map), of_each);
 }
 
-// Servers start like this: slot after slot the next expert, whatever the loads.
+// Whether the slots hold the experts in order, whatever the loads. Servers start like this.
 bool is_in_order(std::span<const std::int32_t> live, const MapSizes& sizes) {
   for (std::size_t i = 0; i < live.size(); ++i)
     if (std::cmp_not_equal(live[i], i % sizes.slots % sizes.experts)) return false;

@@ -7,7 +7,7 @@
 //             and least_gain allow it. Few moves would make that map level too, but with copies of the wrong
 //             experts, so it would soon be uneven again.
 // Method      place_incrementally(), which keeps groups on their nodes. With several nodes of groups, a layer
-//             may also be taken whole from replicate_robustly(). In full: replicate_robustly().
+//             may also be taken whole from replicate_robustly(). To place in full: replicate_robustly().
 // Cost        docs/servers.md#what-is-moved-and-when.
 // Guarantee   as few moves as place_incrementally(). The result depends on the input alone, so ranks with the
 //             same input decide the same.
@@ -28,7 +28,7 @@ struct LiveProblem {
   EplbProblem of_each;  // for all windows: its weight is [W, L, E]
   // [L, num_replicas] the current expert in each physical slot. Empty: there is no map to start from.
   std::span<const std::int64_t> live = {};
-  int max_moves = std::numeric_limits<int>::max();  // ignored if placed in full for lack of a start
+  int max_moves = std::numeric_limits<int>::max();  // ignored if the current map cannot be the start
   double least_gain = 0;                            // as in IncrementalProblem
 };
 

@@ -28,14 +28,14 @@ class Deadline {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   double seconds_left() const { return std::max(0.0, limits_.time_limit_s - seconds()); }
-  // Takes about 30 ns, so loops over ranks or experts with steps of at least that can call it each time.
+  // Takes about 30 ns, so a loop over ranks or experts can call it in each step that takes at least as long.
   bool passed() const {
     const double spent = seconds();
     return spent >= least_seconds_ && (spent >= limits_.time_limit_s || stop_requested());
   }
   bool stop_requested() const { return limits_.stop.stop_requested(); }
-  // Limits for a sub-solver: the time left and the stop token. It reports no progress, since its figures
-  // belong to another problem, and it does not stop at this problem's gap.
+  // Limits for a sub-solver: the time left and the stop token. The sub-solver reports no progress, since its
+  // figures belong to another problem, and does not stop at this problem's gap.
   SolveLimits left() const { return {.time_limit_s = seconds_left(), .stop = limits_.stop}; }
 
   // Objective and bound of the other parts. report() adds them to those of the part being solved.
@@ -51,7 +51,7 @@ class Deadline {
     return is_within_gap(objective, bound, limits_.relative_gap);
   }
   // How far above `bound` the part being solved may end so that all parts together are within the gap.
-  // Negative if the other parts are too far from it.
+  // Negative if the other parts are too far from their bounds.
   double spare_gap(double bound) const {
     return limits_.relative_gap * (rest_objective_ + bound) - (rest_objective_ - rest_bound_);
   }

@@ -1,11 +1,11 @@
-// Which options of place() make sense together, and with this profile and topology.
+// Checks that the options of place() make sense together, and with the profile and the topology.
 #pragma once
 
 #include "evenkeel/placement/place.h"
 
 namespace evenkeel::internal {
 
-// True with copies or groups: balance is then up to replicate().
+// True with copies or groups; replicate() then does the balancing.
 bool has_replicas(const PlaceOptions& options);
 
 // Refuses free sizes, objective joint and solver exact, which do not work with `beside`.
@@ -15,8 +15,8 @@ void require_plain(const PlaceOptions& options, const char* beside);
 // counts.
 bool traffic_is_unknown(const RoutingProfile& profile, TrafficModel traffic);
 
-// Throws InvalidArgument naming the option, or Infeasible. `several_recordings`: there are several that are
-// not added up.
+// Throws InvalidArgument naming the option, or Infeasible. `several_recordings`: true if there are several
+// recordings that are not added up.
 void validate_options(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options,
                       bool several_recordings);
 

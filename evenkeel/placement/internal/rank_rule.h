@@ -1,5 +1,5 @@
-// Which ranks the clusters of a layer may have: ranks with enough capacity and, with free sizes, totals as in
-// Eq. 13.
+// Which ranks the clusters of a layer may have: they must have enough capacity and, with free sizes, meet the
+// totals of Eq. 13.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline Ranks in_order(std::size_t num_ranks) {
 
 class RankRule {
  public:
-  // `sizes` [L][P] are those of the clusters.
+  // `sizes` [L][P] are the sizes of the clusters.
   RankRule(SizeRule rule, std::vector<Sizes> sizes) : rule_(std::move(rule)), sizes_(std::move(sizes)) {}
 
   std::size_t num_layers() const { return sizes_.size(); }

@@ -1,10 +1,10 @@
 // Shares the time of a solve among its parts, such as layers, so that time left by easy parts goes to hard
 // ones.
 //
-// Method      Rounds. In each round every open part gets an equal share of the round's time; what it leaves
-//             goes to the parts after it. Solvers restart from scratch at each call, so the first round gets
-//             a quarter of the time and the next round all that is left. A part is tried again only with at
-//             least 1.5 times its previous time.
+// Method      Rounds. In each round every open part gets an equal share of the round's time; what a part
+//             leaves goes to the parts after it. Solvers restart from scratch at each call, so the first
+//             round gets a quarter of the time and the next round all that is left. A part is tried again
+//             only with at least 1.5 times its previous time.
 // Guarantee   No part starts after the time is over.
 #pragma once
 

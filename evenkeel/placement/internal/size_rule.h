@@ -3,7 +3,7 @@
 // `equal`: E/P in each layer, rounded up or down. A rank with less capacity is full, and the others share the
 // rest evenly. `free`: in each layer at least one and at most the capacity. Over all layers, totals are as
 // even as capacities allow (Eq. 13; rounded up or down where P does not divide E L). Any rank with enough
-// capacity may be one that gets one more.
+// capacity may be one whose total is rounded up.
 #pragma once
 
 #include <vector>
@@ -13,14 +13,14 @@
 namespace evenkeel::internal {
 
 using Sizes = std::vector<int>;  // [P] experts of each rank, or of each cluster
-using Ranks = std::vector<int>;  // of the items of one layer: clusters [P] or experts [E]
+using Ranks = std::vector<int>;  // the rank of each item of one layer: clusters [P] or experts [E]
 
 // A count dealt as evenly as capacities allow: the fewest and the most that each rank can get.
 struct EvenShares {
   Sizes least;
   Sizes most;
 
-  // Deals one by one, each to the first of the ranks that have the fewest and still have space.
+  // Deals `count` one by one, each to the first rank among those that have the fewest and still have space.
   Sizes dealt(int count) const;
 };
 
@@ -41,7 +41,7 @@ SizeRule size_rule(const PlacementProblem& problem);
 
 bool all_alike(const Sizes& sizes);
 
-// Sizes of clusters 0..P-1 in one layer ([E] clusters of experts), and in all layers.
+// Sizes of clusters 0..P-1, from the cluster of each expert: in one layer ([E]), and in all layers.
 Sizes cluster_sizes(const std::vector<int>& cluster_of, int num_clusters);
 std::vector<Sizes> sizes_of(const std::vector<std::vector<int>>& cluster_of, int num_clusters);
 

@@ -42,7 +42,7 @@ class TwoStages {
  private:
   bool exact() const { return options_.solver == PlaceOptions::Solver::exact; }
   SolveLimits limits_of(double seconds) const { return limits_of_stage(options_.limits, deadline_, seconds); }
-  // Limits of the next stage: an equal share of the time left for `stages_left` stages.
+  // Limits of the next stage: its equal share if `stages_left` stages divide the time left.
   SolveLimits limits(int stages_left = 1) const { return limits_of(deadline_.seconds_left() / stages_left); }
 
   // The answers of the two programs, and the seconds spent on ranks.
@@ -67,7 +67,8 @@ class TwoStages {
     if (stages.clusters.ended_by_time && need_no_more(stages.ranks) && time_is_left) solve_exactly(stages);
   }
 
-  // Clusters that are no better may still differ in their numbers, and then ranks may send more or less.
+  // Even if the new clusters are no better, they may differ from the old ones, and then ranks may send more
+  // or less.
   void take(Stages& stages, Clustering found) const {
     if (found.cluster_of != stages.clusters.cluster_of) {
       // A step of the integer program may have used the time reserved for ranks.

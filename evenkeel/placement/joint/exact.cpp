@@ -3,7 +3,7 @@
 // Method      rank_program.h with experts as items: E P binaries a layer, E P^2 flows an exchange. The cost
 //             of a layer is its slowest rank and its slowest pair of ranks. Under dispatch_combine with equal
 //             sizes, layers are independent and solved one by one.
-// Limits      for small E P. Above `most_columns` the program is not tried, and the start is returned.
+// Limits      only for small E P. Above `most_columns` the program is not tried, and the start is returned.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -180,7 +180,7 @@ class JointSolve {
            deadline_.close_enough(total(&Part::objective), std::max(total(&Part::bound), given_bound_));
   }
 
-  // All parts have programs of one size.
+  // The programs of all parts have the same size.
   void require_small() {
     program_tried_ = columns(parts_.front()) <= most_columns;
     if (!program_tried_ && best_.empty())

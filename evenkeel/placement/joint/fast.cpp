@@ -4,12 +4,11 @@
 // Method      Only experts on a rank that decides a layer's cost are changed: the rank with the slowest
 //             compute, or an end of the slowest pair. Such an expert swaps with the expert elsewhere that
 //             lowers the cost most. It may also move without a swap where sizes differ by one. Layers are
-//             searched in turn until none changes.
-//             With copies the search starts from any placement of them. A slot may also go to a copy of
-//             another expert: an expert on a deciding rank gives up its slot, or gets a further slot
-//             elsewhere.
-//             With free sizes the search also starts from the answer of equal sizes. The better result counts
-//             if it gives ranks equal totals (Eq. 13), as it does where P divides E.
+//             searched in turn until none changes. With copies the search starts from any placement of them.
+//             A slot may also go to a copy of another expert: an expert on a deciding rank gives up its slot,
+//             or gets a further slot elsewhere. With free sizes a second search starts from the answer of
+//             equal sizes. If its result gives ranks equal totals (Eq. 13), as it does where P divides E, the
+//             better of the two results counts.
 // Guarantee   Never worse than the two-stage answer or the given copies, with the same sizes, capacities and
 //             totals.
 #include <algorithm>
@@ -31,7 +30,7 @@ namespace {
 
 using internal::JointCost;
 
-constexpr double kLeastJointGain = 1e-12;  // part of the cost; a smaller gain is rounding
+constexpr double kLeastJointGain = 1e-12;  // relative to the cost; a smaller gain is rounding
 
 std::vector<std::vector<int>> two_stage_homes(const PlacementProblem& problem,
                                               const internal::Deadline& deadline) {
@@ -63,7 +62,7 @@ class LayerSearch {
   int& size(int rank) { return sizes_[static_cast<std::size_t>(rank)]; }
   static bool has(const CopyRanks& homes, int rank) { return std::ranges::count(homes, rank) > 0; }
 
-  // Applies the best change of each expert on a deciding rank at once.
+  // Finds the best change of each expert on a deciding rank, and applies it before the next expert's turn.
   bool improve_once(const internal::Deadline& deadline) {
     bool improved = false;
     for (std::size_t x = 0; x < cost_.homes().size() && !deadline.passed(); ++x) {
@@ -103,7 +102,7 @@ class LayerSearch {
     }
   }
 
-  // Gives expert x a slot of an expert that has several.
+  // Gives expert x a slot of an expert that has several copies.
   void try_more_copies(std::size_t x) {
     const std::vector<CopyRanks>& homes = cost_.homes();
     for (std::size_t y = 0; y < homes.size(); ++y) {

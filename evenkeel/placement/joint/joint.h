@@ -2,9 +2,10 @@
 //
 // Fast        Up to some seconds. Starts from the two-stage answer and changes one layer at a time to lower
 //             the predicted milliseconds; never worse than the start. With free sizes it also starts from the
-//             answer of equal sizes: never worse than that, if it gives ranks equal totals (Eq. 13).
-// Copies      Starts from any placement with copies. The same swaps, and slots may go to copies of other
-//             experts; each rank keeps its number of slots. Never worse than the start.
+//             answer of equal sizes; if that gives ranks equal totals (Eq. 13), the result is never worse
+//             than it.
+// Copies      Starts from any placement with copies. Tries the same swaps; slots may also go to copies of
+//             other experts; each rank keeps its number of slots. Never worse than the start.
 // Exact       One integer program (problem.h), for few experts and ranks.
 #pragma once
 

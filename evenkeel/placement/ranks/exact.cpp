@@ -21,7 +21,7 @@ namespace evenkeel {
 namespace internal {
 namespace {
 
-constexpr double most_permutation_steps = 2e9;  // some seconds
+constexpr double most_permutation_steps = 2e9;  // take some seconds
 
 // Eq. 8 from layer to layer, one cluster on each rank; costs are added in the order of clusters.
 double cost_of_clusters(const Exchange& exchange, const PairCosts& costs, const Ranks& before,
@@ -171,7 +171,7 @@ class RankSolve {
   }
 
   // Solves each exchange independently, with the clusters of the layer before as its ranks. With `keep` the
-  // answers are kept. Without it they are only a bound: all links then cost as little as the cheapest.
+  // answers are kept. Without it they only give a bound, for which all links cost as little as the cheapest.
   void solve_each_alone(bool keep) {
     const PairCosts costs = keep || !layer_to_layer_ ? costs_ : costs_.cheapest();
     // The program of one exchange has a row for each pair of ranks, with the possible traffic of every
@@ -197,7 +197,8 @@ class RankSolve {
     }
   }
 
-  // Renumbers the ranks in `here` by the layer before: each rank becomes the cluster that layer has on it.
+  // Renumbers the ranks in `here` by the layer before: each rank becomes the number of the cluster that the
+  // layer before has on it.
   Ranks relative(const Ranks& here, const Ranks& before) const {
     Ranks cluster_on(before.size());
     for (std::size_t cluster = 0; cluster < before.size(); ++cluster)
@@ -288,7 +289,7 @@ class RankSolve {
   SizeRule sizes_rule_;
   std::vector<Sizes> sizes_;  // [L]
   RankRule rule_;
-  bool layer_to_layer_;  // false: from the tokens' own ranks, or there are no exchanges
+  bool layer_to_layer_;  // false: traffic is from the tokens' own ranks, or there are no exchanges
   PairCosts costs_;
   Deadline deadline_;
   std::vector<Exchange> exchanges_;     // between clusters

@@ -15,11 +15,11 @@ namespace internal {
 
 namespace {
 
-constexpr std::size_t kMostPermutedRanks = 4;  // 58 layers: half a million steps
+constexpr std::size_t kMostPermutedRanks = 4;  // 58 layers take half a million steps
 
 struct Answer {
   std::vector<Ranks> ranks;  // empty: time ran out
-  bool optimal = false;      // ignoring totals of free sizes if the ranks break them
+  bool optimal = false;      // if the ranks break totals of free sizes: optimal without these totals
   double least = 0;          // under dispatch_combine: cost of the layers that were solved in time
 };
 

@@ -1,9 +1,9 @@
 // Program 2 of MoETuner (Eq. 8-15): a rank for every cluster, so that little is sent over slow links.
 //
-// Fast        Milliseconds. Exact where the program splits into assignment problems; a dynamic program for
-//             few ranks; else local search from a start that is best layer by layer.
-// Exact       Each exchange alone where links are alike; permutations for up to 6 ranks; else one integer
-//             program (problem.h).
+// Fast        Takes milliseconds. Exact if the program splits into assignment problems. For few ranks a
+//             dynamic program; otherwise local search from a start that is best layer by layer.
+// Exact       Solves each exchange alone if links are alike. For up to 6 ranks a search of permutations;
+//             otherwise one integer program (problem.h).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct RankAssignment {
   std::vector<std::vector<int>> rank_of;  // [L][cluster]
   double objective = 0;                   // Eq. 8 (PairObjective), traffic / bandwidth
   double bound = 0;                       // a lower bound on the objective with these clusters
-  bool proven_optimal = false;            // at the bound, whatever gap was requested
+  bool proven_optimal = false;            // the objective is at the bound, whatever gap was requested
   bool program_tried = true;              // exact: false where it has too many variables
 };
 
@@ -41,7 +41,7 @@ Placement placement_of(const Clustering& clustering, const RankAssignment& ranks
 // Renames ranks layer by layer to send less: all that a rank holds, copies included, goes to another rank as
 // a whole. With nodes_stay_together, nodes are renamed first, then ranks within each node; ranks of a node
 // stay together. Balance does not change, and Eq. 8 does not increase. slots_per_rank [P]: the slots of each
-// rank in every layer, which it keeps. Does not call limits.progress.
+// rank in every layer; each rank keeps its number of slots. Does not call limits.progress.
 Placement relabel_ranks(const PlacementProblem& problem, const Placement& placement,
                         std::span<const std::int32_t> slots_per_rank, bool nodes_stay_together,
                         const SolveLimits& limits);

@@ -1,4 +1,4 @@
-// Renames the ranks of a placement: what each rank holds is a cluster for the fast solver of program 2.
+// Renames the ranks of a placement: each rank's contents are one cluster for the fast solver of program 2.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -19,7 +19,7 @@ using internal::Deadline;
 // For each layer the new name of each rank.
 using Names = std::vector<std::vector<int>>;
 
-// Traffic of every exchange between what ranks hold now; fewer exchanges if time runs out.
+// The traffic of every exchange between the present contents of ranks; fewer exchanges if time runs out.
 std::vector<RankTraffic> exchanges_of(const PlacementProblem& problem, const Placement& placement,
                                       const Deadline& deadline) {
   std::vector<RankTraffic> exchanges;
@@ -44,7 +44,8 @@ std::vector<double> summed(const RankTraffic& traffic, const std::vector<int>& s
   return sums;
 }
 
-// Rounds traffic to whole numbers. A thousandth of a transition still counts, and no total is too large.
+// Rounds traffic to whole numbers, in units such that a thousandth of a transition counts and no total
+// overflows.
 void round_traffic(std::vector<RankTraffic>& exchanges) {
   double total = 0;
   for (const RankTraffic& exchange : exchanges)
@@ -54,7 +55,7 @@ void round_traffic(std::vector<RankTraffic>& exchanges) {
     for (double& sent : exchange) sent = std::round(sent * scale);
 }
 
-// Slots of each cluster and of each rank: a cluster may go only to a rank with as many slots.
+// Slots of each cluster and of each rank: a cluster may go only to a rank with the same number of slots.
 struct Slots {
   std::vector<std::vector<int>> of_cluster;  // [L][P]
   std::vector<int> of_rank;                  // [P]
@@ -69,7 +70,7 @@ Names best_names(const PlacementProblem& problem, std::vector<RankTraffic> excha
   return internal::fast_ranks(traffic, rule, Deadline(deadline.left())).rank_of;
 }
 
-// Renames the parts that ranks are in: each rank by itself, or nodes.
+// Renames parts: a part is a single rank or a node.
 Names rename_parts(const PlacementProblem& problem, const std::vector<RankTraffic>& exchanges,
                    const std::vector<int>& part_of_rank, const Topology& links,
                    std::span<const std::int32_t> slots_per_rank, const Deadline& deadline) {

@@ -2,8 +2,8 @@
 //
 // Policy      hierarchical where num_groups is a multiple of num_nodes (the experts of a group stay on one
 //             node); else global, where groups and nodes are ignored. The same choice as the original's.
-// Differs     in which placement is returned: replicate() searches further, so max/mean is lower in nearly
-//             every layer. A node may get more groups than another where its slots hold them. As in the
+// Differs     only in the placement that is returned: replicate() searches further, so max/mean is lower in
+//             nearly every layer. A node may get more groups than another if it has slots for them. As in the
 //             original, an expert may be on a GPU twice, but only where nothing lighter was found.
 // Source      deepseek-ai/EPLB@d52c72d5b2f2fb4c41afbf8eb21366820239913d, eplb.py (read, not copied).
 #pragma once
@@ -34,7 +34,7 @@ struct EplbMaps {
   std::vector<std::int64_t> logical_to_physical;  // [L, E, max_count], ascending, then -1
   std::vector<std::int64_t> expert_count;         // [L, E] copies of each expert
   int max_count = 0;                              // the most copies of an expert in any layer
-  std::vector<double> max_over_mean;              // [L] of the GPUs' loads
+  std::vector<double> max_over_mean;              // [L] max/mean of the GPUs' loads
   std::vector<double> bound;                      // [L] a lower bound on max/mean under the same policy
 };
 

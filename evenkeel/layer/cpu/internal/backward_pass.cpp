@@ -1,5 +1,6 @@
-// The backward pass of a layer on the CPU: first the kept chunks, in reverse order, then the rest, which is
-// dispatched and computed again. layer/internal/step_sequence.h has the order of the calls.
+// The backward pass of a layer on the CPU: first the chunks that forward kept, in reverse order; then the
+// rest of the tokens, which are dispatched and computed again. layer/internal/step_sequence.h has the order
+// of the calls.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -129,8 +130,8 @@ class BackwardPass {
   }
 
   // Whether the arena has the bytes that backward of the kept chunks needs; budget/chunk_bytes.h says what is
-  // held when. Returned gradients arrive after the kept chunks are freed; what is borrowed counts as still
-  // held.
+  // held at which time. Gradients from other ranks arrive after the kept chunks are freed; borrowed weights
+  // and their gradients count as still held then.
   bool kept_fits() const {
     ChunkShape shape = layer_.budget.chunk;
     shape.workspace = step_.decision.workspace;
@@ -147,8 +148,8 @@ class BackwardPass {
     return borrowing + (arrive ? shape.gradient_bytes : 0) <= gap_behind;
   }
 
-  // Bytes of borrowed weights and of the gradients to send away. Arriving weights need no extra bytes: the
-  // gradients are allocated later and take at least as much.
+  // Bytes of borrowed weights and of the gradients to send away. Weights need no extra bytes while they
+  // arrive, since the gradients are allocated later and take at least as much.
   std::int64_t borrowing_bytes(std::span<const Pass> passes) const {
     const WeightTransfer& transfer = layer_.transfer;
     return transfer.borrows(step_.plan()) * layer_.experts.bytes_each(passes) +
@@ -172,8 +173,8 @@ class BackwardPass {
     borrowing_ = true;
   }
 
-  // Cuts the tokens after the kept ones into chunks that fit the memory available now. False if there are no
-  // such tokens.
+  // Cuts the tokens after the kept chunks into chunks that fit the memory available now. False if there are
+  // no such tokens.
   bool plan_rest() {
     const auto begin = std::ranges::find(step_.decision.chunks, false, &Chunk::kept);
     if (begin == step_.decision.chunks.end()) return false;

@@ -51,7 +51,7 @@ std::unique_ptr<Planner> warm_planner(const PlannerOptions& options, const Layer
   return planner;
 }
 
-// Different CPUs and sum_in_nodes only cost the guarantee of equal bits.
+// Different CPUs and sum_in_nodes are allowed, but then equal bits are not guaranteed.
 BitwiseReport common_bits(Communicator& comm, const ExpertFfn& ffn, const CpuOptions& options) {
   BitwiseReport report = ffn.bitwise();
   const Digest arithmetic[] = {{"arithmetic", report.holds ? report.fingerprint : 0}};
@@ -115,7 +115,7 @@ CpuLayer::CpuLayer(const LayerParts& layer)
       split_experts(owned_gradients.size()) {
   if (layer.arena.is_bounded()) set_bytes_aside();
   // Reserve now, so that no step allocates.
-  groups.reserve(2 * owned_gradients.size());  // leaving out its own run splits a group in two
+  groups.reserve(2 * owned_gradients.size());  // leaving out a local run splits a group in two
   result_rows.reserve(owned_gradients.size());
   stream.reserve();
   StepPlan any;
@@ -128,7 +128,8 @@ std::unique_ptr<LayerBackend> make_cpu_layer(const LayerParts& layer) {
   return std::make_unique<CpuLayer>(layer);
 }
 
-// Keeps the promise of a budget: claims what every step needs, and allocates the states' choices.
+// Makes sure that every step can run within the budget: claims the bytes that every step needs, and allocates
+// memory for the states' choices.
 void CpuLayer::set_bytes_aside() {
   Arena& arena = parts.arena;
   const int states = budget.states_in_flight;

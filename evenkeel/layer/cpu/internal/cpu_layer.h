@@ -114,7 +114,7 @@ class CpuLayer final : public LayerBackend {
   ResultRows result_rows;
   std::vector<GradientParts> owned_gradients;  // [E]
   std::vector<std::uint8_t> split_experts;     // [E]
-  Buffer choices;                              // of states in flight, if the arena has a budget
+  Buffer choices;                              // choices of the states in flight, if the arena has a budget
   StepPool pool;
 
  private:

@@ -15,19 +15,20 @@ namespace evenkeel::internal {
 class ExpertsForward {
  public:
   // For one chunk of the step that `decision` describes. `hidden` is the row of the chunk's first token.
-  // Activations go to `saved`, if it has any. All arguments must outlive this object.
+  // Activations are written to `saved`, unless it saves none. All arguments must outlive this object.
   ExpertsForward(CpuLayer& layer, const StepDecision& decision, const Dispatched& dispatched,
                  const void* hidden, const SavedActivations& saved);
   ~ExpertsForward();
   ExpertsForward(const ExpertsForward&) = delete;
   ExpertsForward& operator=(const ExpertsForward&) = delete;
 
-  // Computes the results that other ranks wait for, and those held until their tokens are summed.
+  // Computes the results that other ranks wait for, and the results that are held until their tokens are
+  // summed.
   void compute_waiting();
-  // Collective. Sends those results back, meanwhile computes the rest for one range of tokens at a time, and
-  // writes the sums.
+  // Collective. Sends the results back that others wait for. Meanwhile computes the other results for one
+  // range of tokens at a time, and writes the sums.
   void compute_rest_and_sum(std::span<const float> weights, void* output);
-  // Computes only the rest, to save its activations.
+  // Computes only the other results, to save their activations.
   void compute_rest() {
     while (compute_range()) {
     }

@@ -1,4 +1,4 @@
-// The weights that a rank multiplies with, packed as the products need them: native weights, and those
+// The weights that a rank multiplies with, packed as the products need them: native weights, and weights
 // borrowed for a pass.
 //
 // Borrowed weights are packed once, as they arrive, and stay packed for all chunks of the pass; the plain

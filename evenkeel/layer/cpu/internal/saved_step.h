@@ -50,7 +50,7 @@ class SavedStep final : public StepState {
   const StepPlan& plan() const override { return decision.plan; }
   std::span<const Chunk> chunks() const override { return decision.chunks; }
 
-  StepDecision decision;        // of the forward pass, later of the recomputed part of backward
+  StepDecision decision;        // made by forward; backward replaces it for the part that it recomputes
   std::vector<KeptChunk> kept;  // the step's first chunks
   Buffer own_choices;           // used if the layer has set no memory aside for choices
   std::byte* choices = nullptr;
@@ -59,14 +59,14 @@ class SavedStep final : public StepState {
 // A pool of a layer's steps, so that their vectors are reused.
 class StepPool {
  public:
-  // Adds memory for the choices of one step. Once called, the number of live steps is limited to the number
-  // of calls.
+  // Adds memory for the choices of one step. Once called, at most as many steps can be alive as there were
+  // calls.
   void set_aside(std::byte* choices) {
     free_choices_.push_back(choices);
     limited_ = true;
   }
 
-  // Returns null if the limit of live steps is reached.
+  // Returns null if the limit of steps alive is reached.
   SavedStep* take() {
     if (limited_ && free_choices_.empty()) return nullptr;
     if (free_.empty()) {

@@ -25,8 +25,8 @@ namespace evenkeel::internal {
 
 class StepSchedule {
  public:
-  // Steps are cut into chunks only if `cuts`; otherwise a step is one chunk. Arguments passed by reference
-  // must outlive this object.
+  // Steps are cut into chunks only if `cuts` is true; otherwise a step is one chunk. Arguments passed by
+  // reference must outlive this object.
   StepSchedule(Communicator& comm, Arena& arena, const LayerPlacement& placement, const BudgetShape& shape,
                const MemoryOptions& options, bool cuts);
 
@@ -34,8 +34,9 @@ class StepSchedule {
   void decide_forward(const TopK& top_k, Planner& planner, StepDecision& decision);
   // Collective. Whether `fits_here` is true on every rank.
   bool fits_everywhere(bool fits_here);
-  // Collective. Decides how backward recomputes `rest`; `decision` comes in as that of forward. If this rank
-  // already holds `borrowed` bytes for the step's plan, only that plan is tried: false if it does not fit.
+  // Collective. Decides how backward recomputes `rest`; on entry `decision` is the decision of forward. If
+  // this rank already holds `borrowed` bytes for the step's plan, only that plan is tried; returns false if
+  // it does not fit.
   bool decide_backward(const TopK& rest, std::optional<std::int64_t> borrowed, StepDecision& decision);
 
   std::int64_t units() const { return units_; }
@@ -73,7 +74,7 @@ class StepSchedule {
   CpuStream stream_;
   std::vector<RankMemory> memories_;
   bool covered_ = true;                  // the step's plan covers exactly the tokens being cut
-  Counts counts_;                        // of the step, then of its current chunk
+  Counts counts_;                        // of the whole step, later of its current chunk
   std::vector<std::int32_t> one_block_;  // the smallest table of a step: no larger than its counts
   ChunkShares shares_;
   StepPlan chunk_plan_;

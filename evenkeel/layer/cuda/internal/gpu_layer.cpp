@@ -63,7 +63,7 @@ const LayerParts& checked(const LayerParts& layer, const CudaStream& stream, con
   return layer;
 }
 
-// Makes the products on the stream's GPU, which becomes the thread's current GPU.
+// Creates the experts' products on the stream's GPU, which becomes the thread's current GPU.
 std::shared_ptr<const CudaExpertFfn> make_ffn(CudaStream& stream, const ExpertShape& shape) {
   static_cast<void>(stream.native());
   return make_cuda_expert_ffn(shape);
@@ -185,7 +185,7 @@ std::int64_t GpuLayer::most_bytes(int slots, int chunks, std::int64_t positions)
   return lay_out(shape, nullptr).bytes;
 }
 
-// Chooses the number of slots first, and halves it while no cut fits beside them.
+// Chooses the number of borrow slots first, and halves it while no cut into chunks fits beside the slots.
 void GpuLayer::fit(std::int64_t budget) {
   const int ranks = parts_.comm.size();
   const std::int64_t max_tokens = parts_.options.max_tokens;

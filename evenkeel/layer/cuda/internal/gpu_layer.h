@@ -20,7 +20,7 @@
 
 namespace evenkeel::internal {
 
-// A step whose plan and choices are on the device, in the StateBuffers of index slot().
+// A step whose plan and choices are on the device, in the StateBuffers with index slot().
 class GpuState final : public StepState {
  public:
   explicit GpuState(std::size_t slot) : slot_(slot) {}

@@ -42,7 +42,7 @@ DeviceGroups GpuLayer::groups(int round) const {
   return groups;
 }
 
-// The launches that order_forward() and order_backward() share; the classes below add their own.
+// The launches that order_forward() and order_backward() share; the classes below add the others.
 class GpuLayer::Step {
  public:
   Step(GpuLayer& layer, const GpuState& state)
@@ -99,7 +99,7 @@ class GpuLayer::ForwardStep : public Step {
     cuda::count_slices(layer_.route(), layer_.slices(state_, top_k_), layer_.buffers_.block_counts,
                        layer_.stream_);
   }
-  // The only agreement between ranks: each gathers the counts and makes the same plan from them.
+  // Ranks agree without further messages: each gathers the counts and makes the same plan from them.
   void plan() {
     const cuda::Peers peers{layer_.buffers_.outboxes[0], layer_.buffers_.views};
     cuda::gather_counts(layer_.route(), peers, state_.counts, layer_.stream_);

@@ -2,9 +2,10 @@
 // from the launches themselves.
 //
 // Correctness   Data that another rank reads is written before a barrier that both pass, and overwritten only
-//               after a later barrier. The tensors of a call, counts and outboxes are written before the
-//               barrier after deal(), results before the barrier after run_experts(). combine() still reads
-//               a chunk's outboxes while other ranks deal the next chunk, so two outboxes alternate.
+//               after a later barrier. The tensors of a call, the counts and the outboxes are written before
+//               the barrier that follows deal(). Results are written before the barrier that follows
+//               run_experts(). combine() still reads a chunk's outboxes while other ranks deal the next
+//               chunk, so two outboxes alternate.
 // Rounds        Each round runs the experts whose borrowed weights are in the slots. In the step's first
 //               chunk the first round's weights are copied in parallel with the tokens; in later chunks they
 //               are already in the slots.

@@ -11,7 +11,7 @@
 //   sum_c x[c,e,l] = 1                   not in the paper, and needed
 //
 // Clusters of one layer are interchangeable. Without total constraints, cluster c must begin after cluster
-// c-1 in the order of experts. That keeps one of the P! copies of every answer.
+// c-1 in the order of experts. That keeps one of the P! numberings of every answer.
 #pragma once
 
 #include <algorithm>
@@ -60,8 +60,8 @@ class ClusterProgram {
     if (has_total_constraints) limit_totals();
   }
 
-  // Starts from `known` clusters, if any. The returned bound is on the sum of |P load - total|. Stops within
-  // the deadline's gap, for these layers or for all together.
+  // Starts from `known` clusters, if any. The returned bound is on the sum of |P load - total|. Stops once
+  // these layers, or all layers together, are within the deadline's gap.
   ProgramAnswer solve_from(const std::vector<std::vector<int>>& known, double seconds,
                            const Deadline& deadline) const {
     const std::vector<double> start = known.empty() ? std::vector<double>{} : start_of(known);

@@ -29,7 +29,7 @@ class Totals {
     return std::ranges::all_of(above_, [](int above) { return above == 0; });
   }
 
-  // Moves one expert from a rank with too many to one with too few, where it costs least.
+  // Moves one expert from a rank with too many to one with too few, in the layer where that costs least.
   bool resize_once() {
     const auto most = static_cast<std::size_t>(std::ranges::max_element(above_) - above_.begin());
     const auto least = static_cast<std::size_t>(std::ranges::min_element(above_) - above_.begin());

@@ -2,10 +2,10 @@
 //
 // Problem     Clusters of each layer, of any size; cluster c of every layer belongs to rank c. Renumber the
 //             clusters of each layer so that the sizes of each rank add up to its total. If no renumbering
-//             does, change sizes at the least cost in Eq. 1.
-// Method      Clusters of a layer swap numbers while that brings totals nearer. Then, while totals differ,
-//             one expert moves from a rank with too many to a rank with too few, in the layer where that
-//             costs least after swaps at the new sizes.
+//             achieves this, change sizes at the least cost in Eq. 1.
+// Method      Clusters of a layer swap numbers while that brings the totals nearer to the required ones.
+//             Then, while totals differ, one expert moves from a rank with too many to a rank with too few,
+//             in the layer where that costs least after swaps at the new sizes.
 // Guarantee   Totals hold if the outcome says so. The cost need not be minimal. If renumbering suffices, the
 //             clusters keep their experts.
 #pragma once
@@ -20,7 +20,8 @@ namespace evenkeel::internal {
 
 enum class TotalsMet { by_numbers, by_sizes, not_found };
 
-// All tasks have the same least and most sizes; `most` tells which numbers a cluster may have.
+// All tasks have the same least and most sizes. A cluster may have number c only if its size is at most
+// most[c].
 TotalsMet meet_totals(const std::vector<PartitionTask>& tasks, const std::vector<int>& total,
                       std::vector<Clusters>& layers, const Deadline& deadline);
 
@@ -36,9 +37,9 @@ TotalsMet meet_totals(const std::vector<PartitionTask>& tasks, const std::vector
 // Guarantee   If it finishes, nothing better exists.
 constexpr int kMostSizedClusters = 4;
 
-// Searches for clusters, numbered so that totals hold, that deviate less than `known` over all layers
-// together, and stores them in `layers`. `least`: a lower bound on the deviation of each layer. Returns true
-// if nothing beats `layers` (then `known` is the value before the call).
+// Searches for clusters that deviate less than `known` over all layers together, numbered so that totals
+// hold, and stores them in `layers`. `least`: a lower bound on the deviation of each layer. Returns true if
+// the search finished: then nothing beats the clusters found, or `known` if none were found.
 bool improve_sizes(const std::vector<PartitionTask>& tasks, const std::vector<int>& total,
                    const std::vector<Wide>& least, Wide known, std::int64_t search_steps,
                    const Deadline& deadline, std::vector<Clusters>& layers);

@@ -8,9 +8,9 @@
 // Bound       The larger of two. Integrality: let all loads be multiples of g, and total = g (q P + r). Then
 //             r clusters at q + 1 and P - r at q deviate 2 g r (P - r), and no clusters deviate less. Large
 //             experts: let u clusters hold the j largest experts. They also hold at least (least sizes of u
-//             clusters) - j other experts, which weigh at least as much as the smallest ones. What that
-//             exceeds u means by is deviation, and as much again is missing elsewhere. The bound takes the
-//             best u for each j, and the worst j.
+//             clusters) - j other experts, which weigh at least as much as the smallest ones. The amount by
+//             which their load exceeds u means is deviation, and the other clusters fall short by as much.
+//             For each j the least deviation over all u counts; the bound is the largest of these over all j.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace evenkeel::internal {
 
-__extension__ using Wide = __int128;  // P^2 x a total of 63 bits
+__extension__ using Wide = __int128;  // holds P^2 x a total of 63 bits
 
 struct PartitionTask {
   std::span<const std::int64_t> loads;  // [E]
@@ -47,7 +47,7 @@ struct Partition {
   bool proven() const { return deviation == bound; }
 };
 
-// Largest first, swaps between clusters, and for at most 16 experts a search of all partitions.
+// Assigns experts largest first, then swaps between clusters; for at most 16 experts searches all partitions.
 // `search_steps` limits that search. The answer depends only on the arguments, unless the deadline passes:
 // then it is the best so far.
 Partition best_partition(const PartitionTask& task, std::int64_t search_steps, const Deadline& deadline);
@@ -55,28 +55,28 @@ Partition best_partition(const PartitionTask& task, std::int64_t search_steps, c
 // Fast partitions of any size, in microseconds: largest first, then exchanges between two clusters.
 //
 // Method      Experts by decreasing load, each to the lightest cluster that may take it. Then exchanges
-//             between two clusters of unlike load: at most two experts for at most two (one for none where
-//             sizes allow). The exchange that leaves the two loads most alike is made, until no pair of
+//             between two clusters of different load: at most two experts for at most two (also one for none
+//             if sizes allow it). The exchange that leaves the two loads most alike is made, until no pair of
 //             clusters gains. Two clusters below the mean are skipped, since an exchange changes neither Eq.
 //             1 nor the largest load. Above 64 experts, two clusters that differ by less than 1/50,000 of the
 //             mean are skipped too.
 // Cost        Largest first O(E log P). Per pair of clusters of k experts O(k) at first, and O(k^2) once only
 //             exchanges of two are left. The deadline is checked for each cluster and exchange.
-// Guarantee   Sizes hold. An exchange narrows the difference of two loads and keeps their sum, so it never
-//             raises Eq. 1 or the larger load.
+// Guarantee   Sizes keep within their limits. An exchange narrows the difference of two loads and keeps their
+//             sum, so it never raises Eq. 1 or the larger load.
 Clusters largest_first(const PartitionTask& task);
 // Improves the given clusters until no exchange helps or the deadline passes.
 void exchange(const PartitionTask& task, Clusters& clusters, const Deadline& deadline);
-// Both, with a few restarts from randomly changed clusters where that is cheap.
+// largest_first(), then exchange(), with a few restarts from randomly changed clusters where that is cheap.
 Clusters exchanged_partition(const PartitionTask& task, const Deadline& deadline);
 
 // The best partition of a layer of few experts, by trying every partition that can be best.
 //
 // Problem     PartitionTask of at most 16 experts.
-// Method      Halve the clusters. Try every subset of the experts as the load of one half, judged by how far
-//             the halves are from their means: the clusters inside deviate at least as much together. Then
-//             split each half the same way, down to single clusters. An odd number of clusters first splits
-//             off the cluster with the first expert.
+// Method      Halve the clusters. Try every subset of the experts as one half. A subset is judged by how far
+//             the loads of both halves are from their means, since the clusters inside a half together
+//             deviate at least as much. Then split each half the same way, down to single clusters. An odd
+//             number of clusters first splits off the cluster with the first expert.
 // Cost        At most the given steps; a step looks at one subset. 16 experts in 4 clusters take at most a
 //             million.
 // Guarantee   If it finishes, nothing better exists.

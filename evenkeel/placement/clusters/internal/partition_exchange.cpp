@@ -28,7 +28,7 @@ struct BundleExchange {
   std::int64_t distance = 0;
 };
 
-constexpr int kFewExperts = 64;                  // up to here precision is worth the time
+constexpr int kFewExperts = 64;                  // up to this many, precision is worth the time
 constexpr std::size_t kMostExpertsOfPairs = 48;  // per cluster; more experts make too many pairs to sort
 
 class Exchanger {
@@ -196,8 +196,8 @@ Clusters largest_first(const PartitionTask& task) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return task.loads[a] > task.loads[b]; });
   std::vector<int> sizes(task.least.size(), 0);
-  // Experts still needed to fill least sizes. Once only that many are left, no cluster gets more than its
-  // least.
+  // The number of experts that clusters still need to reach their least sizes. Once only that many experts
+  // are left, no cluster gets more than its least size.
   std::int64_t owed = std::accumulate(task.least.begin(), task.least.end(), std::int64_t{0});
   bool spare = true;
   std::vector<std::pair<std::int64_t, std::size_t>> lightest;  // min-heap: load, cluster with space

@@ -88,7 +88,7 @@ class PartitionSearch {
     }
   }
 
-  // How far the load of these clusters is from their means. Together they deviate at least as much.
+  // How far the experts' load is from `num_clusters` means. The clusters together deviate at least as much.
   Wide distance(Experts experts, std::size_t num_clusters) const {
     const Wide above =
         Wide{load_of_[experts]} * task_.num_clusters() - Wide{total_} * static_cast<int>(num_clusters);

@@ -56,7 +56,7 @@ class SizeProgram {
   };
   using States = std::vector<State>;
 
-  // Lists the ways to cut E into P ascending sizes that can deviate less than `slack`.
+  // Lists the ways to cut E experts into P clusters of ascending sizes that can deviate less than `slack`.
   void list_cuts(std::size_t layer, Wide slack) {
     const int P = tasks_[layer].num_clusters();
     const int E = tasks_[layer].num_experts();

@@ -56,7 +56,7 @@ std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePoo
   return match_by_common(common, ranks);
 }
 
-// Places the experts of one pool after another: by load for one recording, by level search for several.
+// Places the experts, one pool at a time: with PoolSolver for one recording, with level_pool() for several.
 class PoolPlacer {
  public:
   PoolPlacer(std::span<const double> loads, std::size_t num_experts, const Deadline& deadline)
@@ -126,7 +126,8 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
         const auto local = static_cast<std::size_t>(expert_in[slot++]);
         const auto rank = static_cast<std::int32_t>(pool.first_rank + rank_of[made]);
         std::vector<std::int32_t>& of_expert = homes[static_cast<std::size_t>(pool.experts[local])];
-        if (!of_expert.empty() && of_expert.back() == rank) return {};  // no way to separate copies
+        // Copies of an expert cannot be separated.
+        if (!of_expert.empty() && of_expert.back() == rank) return {};
         of_expert.push_back(rank);
       }
   }

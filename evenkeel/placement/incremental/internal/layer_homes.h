@@ -75,7 +75,7 @@ class LayerHomes {
     measure(rank);
   }
 
-  // Homes of each expert: old ones in their order, then new ones ascending.
+  // The homes of each expert: old homes in their order, then new homes ascending.
   std::vector<std::vector<int>> listed(const LayerPlacement& before) const {
     std::vector<std::vector<int>> lists(homes_.size());
     for (std::size_t e = 0; e < homes_.size(); ++e) {

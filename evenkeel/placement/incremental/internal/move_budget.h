@@ -2,9 +2,10 @@
 // of their values is low and all moves are within the budget.
 //
 // Method      along the lower convex hulls of the layers' offers, the steepest segment first. Then the moves
-//             left go to single offers, the largest gain first. Stops once the sum is within `spare` of the
-//             least.
-// Guarantee   within the budget; no choice has a lower sum with the number of moves spent on whole segments.
+//             that are left go to single offers, the largest gain first. Stops once the sum is within `spare`
+//             of the least.
+// Guarantee   within the budget. No choice that uses only as many moves as the whole segments did has a lower
+//             sum than they reach.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +19,12 @@ namespace evenkeel::internal {
 struct MoveOffer {
   int moves = 0;
   double value = 0;
-  std::size_t state = 0;  // the layer's own identifier
+  std::size_t state = 0;  // identifies the offered state within its layer
 };
 
 // Each layer's offers must be passed through keep_useful() and begin with 0 moves; spare is 0 or more.
-// Returns the index of the chosen offer of each layer. After the deadline, the rest of a layer's hull is one
-// segment to its last offer.
+// Returns the index of the chosen offer of each layer. Once the deadline has passed, one segment to the
+// layer's last offer replaces the rest of its hull.
 std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> offers, int max_moves,
                                      double spare, const Deadline& deadline);
 

@@ -7,8 +7,8 @@ namespace evenkeel::internal {
 
 namespace {
 
-// [n, n] common experts of consecutive ranks, starting at `made_first` and `live_first`; -1 for unequal
-// sizes.
+// [n, n] how many experts two ranks have in common, for n consecutive ranks from `made_first` and from
+// `live_first`; -1 if the two hold unequally many experts.
 std::vector<int> common_of_ranks(const LayerPlacement& made, const LayerPlacement& live,
                                  std::size_t made_first, std::size_t live_first, std::size_t n) {
   std::vector<int> common(n * n, 0);

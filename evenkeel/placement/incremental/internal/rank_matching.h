@@ -1,6 +1,8 @@
-// Renumbers the ranks of a new placement so that as many homes of the live one as possible stay.
+// Renumbers the ranks of a new placement (`made`) so that as many homes as possible of the placement in use
+// (`live`) stay.
 //
-// Method      pairs (made, live) by decreasing number of experts in common, then by number.
+// Method      matches pairs (made, live) in the order of decreasing number of experts in common, then of rank
+//             number.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +14,8 @@
 
 namespace evenkeel::internal {
 
-// live_of[made]; n if unmatched. `common` is [n, n], a row for each made item; below 0 if the pair is not
-// allowed.
+// Returns live_of[made], the live item matched to each made item; n if unmatched. `common` is [n, n], a row
+// for each made item; below 0 if the pair is not allowed.
 std::vector<std::size_t> match_by_common(std::span<const int> common, std::size_t n);
 
 // Renumbers the nodes of `made` to be as similar as possible to those of `live`, then the ranks in them. All

@@ -150,8 +150,8 @@ class Relief {
     return moves;
   }
 
-  // Adds the rank's change of load: it bears `parts_after` shares of the expert with `more_homes` more homes,
-  // instead of `parts_before` shares now.
+  // Adds the rank's change of load. The rank will bear `parts_after` shares of the expert, which then has
+  // `more_homes` more homes; now it bears `parts_before` shares.
   void touch(std::size_t rank, std::size_t expert, int more_homes, int parts_after, int parts_before) {
     if (is_touched_[rank] == 0) touched_.push_back(rank);
     is_touched_[rank] = 1;

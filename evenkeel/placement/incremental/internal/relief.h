@@ -1,7 +1,7 @@
 // Steps that relieve the heaviest rank of one layer, the largest gain per move first.
 //
 // A step is judged by the ranks it touches: in no recording may one of them become as heavy as the heaviest
-// was.
+// rank was.
 #pragma once
 
 #include <optional>

@@ -72,7 +72,7 @@ class CopyCounts {
   std::vector<std::int32_t> counts_;
   std::vector<FixedLoad> item_loads_;
   std::vector<std::int32_t> item_experts_;
-  std::vector<std::uint64_t> keys_;  // of experts, by the load of one copy
+  std::vector<std::uint64_t> keys_;  // keys of the experts, by the load of one copy
 };
 
 }  // namespace evenkeel::internal

@@ -1,7 +1,7 @@
 // Loads as integers, so that the search for copies and ranks makes the same decisions however a machine
 // rounds. The loads of a layer are multiplied by one factor, so that they add up to nearly 2^39. A factor
 // above 1 is a whole number, so that equal loads stay equal. Fractions are cut off: a lower bound on these
-// integers is also one on the caller's loads.
+// integers is also a lower bound on the caller's loads.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace evenkeel::internal {
 using FixedLoad = std::int64_t;
 
 constexpr int kFixedTotalBits = 39;
-// The largest rounding error of a bound, as a part of it.
+// The largest rounding error of a bound, relative to the bound.
 constexpr double kBoundRounding = 1e-12;
 // An index below 2^24 fits beside a load in one 64-bit key.
 constexpr int kKeyIndexBits = 24;

@@ -13,8 +13,8 @@ namespace {
 
 // Other ranks that are tried if no swap helps the heaviest. More ranks gain little for their time.
 constexpr std::size_t kMostTried = 8;
-// A swap must lower the potential of its two ranks by more than this, as a part of it and in absolute terms
-// (a rank 1e-4 above the mean). A smaller change is rounding, or not worth its time.
+// A swap must lower the potential of its two ranks by more than kLeastGain x the potential + kLeastChange,
+// the potential of a rank 1e-4 above the mean. A smaller change is rounding, or not worth its time.
 constexpr float kLeastGain = 1e-3F;
 constexpr float kLeastChange = 1e-16F;
 constexpr int kMostVariedSlots = 4000;  // over all tries of a pool
@@ -63,7 +63,7 @@ class LevelSearch {
   struct Exchange {
     std::size_t mine = 0;
     std::size_t theirs = 0;
-    float change = 0;  // of the potential
+    float change = 0;  // change of the potential
   };
 
   bool holds(std::size_t rank, std::int32_t expert) const {
@@ -130,7 +130,8 @@ class LevelSearch {
   }
 
   // Places each item on the rank whose squares grow least. With `emptiest_first` only ranks with the most
-  // free slots are considered; then experts of many copies, placed first, always find distinct ranks.
+  // free slots are considered; if experts with the most copies then come first, all copies of an expert find
+  // distinct ranks.
   bool place_items(std::span<const std::int32_t> items, bool emptiest_first) {
     std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);  // the next free slot of each rank
     for (std::int32_t expert : items) {

@@ -59,13 +59,13 @@ struct LevelAnswer {
 
 // All functions below swap copies until no rank is above `target`, no swap helps, or the deadline passes.
 
-// Copies go to the expert with the largest share in any recording, as for one recording. With few slots, it
-// then tries to move one copy from every expert to every other, as long as that helps.
+// Copies go to the expert with the largest share in any recording, as for one recording. With few slots, the
+// function then tries to move one copy from every expert to every other, as long as that helps.
 LevelAnswer level_pool(const LevelPool& pool, float target, const Deadline& deadline);
-// With given copies of each expert: as many in all as there are slots, and at most one on each rank.
+// With a given number of copies of each expert: as many in all as there are slots, at most one on each rank.
 LevelAnswer level_copies(const LevelPool& pool, std::span<const std::int32_t> copies, float target,
                          const Deadline& deadline);
-// Starts at given experts, rank after rank, none twice on a rank.
+// Starts from the given expert in each slot, rank after rank; none may be twice on a rank.
 LevelAnswer level_from(const LevelPool& pool, std::span<const std::int32_t> expert_in, float target,
                        const Deadline& deadline);
 

@@ -10,7 +10,7 @@
 namespace evenkeel::internal {
 
 struct Pool {
-  std::span<const FixedLoad> loads;          // of the pool's experts, [0, E)
+  std::span<const FixedLoad> loads;          // loads of the pool's experts, [0, E)
   std::span<const std::int32_t> capacities;  // slots of the pool's ranks; together at least E
   int num_slots = 0;                         // the sum of capacities
 };
@@ -85,8 +85,8 @@ inline std::vector<std::int32_t> number_experts(std::span<std::int32_t> slots) {
 // Suppose no rank is above x. Then a rank holds at most j copies above x / (j + 1). An expert of load w has
 // at least ceil(w / x) copies. Either these are large, above x / (j + 1), or the expert has at least ceil((j
 // + 1) w / x) copies. S slots do not suffice to split all experts that far. So split only as many large
-// copies as the ranks cannot hold: first those that need the fewest slots per large copy, in fractions. If
-// the slots do not suffice, no placement is at or below x.
+// copies as the ranks cannot hold: first those that need the fewest slots per large copy; fractions of a copy
+// are allowed. If the slots do not suffice, no placement is at or below x.
 //
 // Without copies (as many slots as experts) a second bound holds: the rank with the largest expert holds
 // other experts too.
@@ -109,13 +109,13 @@ FixedLoad slot_bound(const Pool& pool, FixedLoad low, FixedLoad high);
 // hottest; `all` only those where no expert has more copies than a hotter one.
 enum class CountOrder { none, hottest, all };
 
-// With an order fewer counts are tried, so larger pools fit.
+// With `hottest` or `all` fewer counts are tried, so larger pools fit.
 inline bool fits_small_pool(const Pool& pool, CountOrder order = CountOrder::none) {
   return pool.num_slots <= (order == CountOrder::none ? 12 : 20);
 }
 
 struct SmallPoolAnswer {
-  bool finished = false;  // not cut off: no other placement is below
+  bool finished = false;  // true: not cut off, so no other placement is below
   FixedLoad heaviest = 0;
   std::vector<std::int32_t> expert_in;  // rank after rank; empty if nothing below `known` was found
 };

@@ -75,9 +75,9 @@ class PoolSolver {
   std::span<const std::int32_t> expert_in() const { return expert_in_; }
 
  private:
-  // Tolerances, in bits. Further work is not worth it if a rank is this close to the bound: swaps of one
-  // copy, swaps of two (whose work is limited), other counts. A bound this close to the result is not
-  // improved.
+  // Tolerances, in bits. If the heaviest rank is this close to the bound, these are not worth their time:
+  // swaps of one copy, swaps of two (whose work is limited), other counts. The last one: a bound this close
+  // to the result is not improved.
   static constexpr int kToleranceBits = 15;
   static constexpr int kPairToleranceBits = 11;
   static constexpr int kVaryToleranceBits = 9;
@@ -89,7 +89,7 @@ class PoolSolver {
     return distinct ? static_cast<std::int32_t>(pool_.capacities.size())
                     : std::numeric_limits<std::int32_t>::max();
   }
-  // Good enough: at most the target, or 1 part in 2^bits above the bound.
+  // A load that is good enough: the target, or 1 part in 2^bits above the bound if that is larger.
   FixedLoad within(int bits) const { return std::max(target_, bound_ + (bound_ >> bits)); }
 
   void fill(bool distinct) {
@@ -152,7 +152,7 @@ class PoolSolver {
   CopyCounts counts_;
   RankPacking packing_;
   FixedLoad bound_ = 0;
-  FixedLoad heaviest_ = 0;            // in the best placement so far
+  FixedLoad heaviest_ = 0;            // load of the heaviest rank in the best placement so far
   std::vector<std::int32_t> varied_;  // [E] copies of each expert
   std::vector<std::int32_t> expert_in_;
 };

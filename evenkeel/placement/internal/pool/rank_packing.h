@@ -2,14 +2,14 @@
 // rank's slots are given, and all are filled.
 //
 // Method      largest first onto the lightest rank with a free slot, avoiding ranks that hold the same expert
-//             where possible. Then swaps of one copy of the heaviest rank for one of another. The copies stay
+//             where possible. Then swaps of one copy of the heaviest rank for one of another. All copies are
 //             listed by load, so useful partners are next to the copy that leaves; the search walks the list
 //             until the difference is too large. On request, swaps of two copies for two.
 // Cost        S log P to fill. A swap walks the few copies whose loads differ by less than the ranks' spread;
 //             a swap of pairs takes P (S / P)^2 log(S / P).
 // Guarantee   every slot is filled. With `distinct`, copies of an expert are on distinct ranks if ranks
-//             differ by at most one slot (else if swaps can separate them). No swap makes the heavier of its
-//             two ranks heavier.
+//             differ by at most one slot (otherwise only if swaps can separate them). No swap makes the
+//             heavier of its two ranks heavier.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +28,9 @@ namespace evenkeel::internal {
 
 class RankPacking {
  public:
-  // Takes items by descending load, copies of an expert adjacent, as many as the sum of `capacities`. With
-  // `distinct`, a rank holds an expert at most once; an expert must then have at most as many copies as there
-  // are ranks.
+  // The items are copies by descending load, copies of one expert adjacent, as many as the sum of
+  // `capacities`. With `distinct`, a rank holds an expert at most once; an expert must then have at most as
+  // many copies as there are ranks.
   void fill(std::span<const FixedLoad> loads, std::span<const std::int32_t> experts,
             std::span<const std::int32_t> capacities, bool distinct) {
     loads_ = loads;
@@ -85,7 +85,7 @@ class RankPacking {
   }
 
   FixedLoad heaviest_load() const { return rank_load_[heaviest()]; }
-  // True if the lightest rank held the expert already at some point of the largest-first filling.
+  // True if, at some point of the largest-first filling, the lightest rank already held the expert.
   bool skipped_rank() const { return skipped_rank_; }
   // The expert in each slot, rank after rank.
   void list_experts(std::vector<std::int32_t>& expert_in) const {
@@ -97,7 +97,7 @@ class RankPacking {
   struct Swap {
     std::size_t mine = 0;
     std::size_t other = 0;
-    FixedLoad heavier = 0;  // of the two ranks, afterwards
+    FixedLoad heavier = 0;  // load of the heavier of the two ranks after the swap
   };
   struct Pair {
     FixedLoad load = 0;

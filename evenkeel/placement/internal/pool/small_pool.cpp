@@ -73,7 +73,8 @@ class SmallPool {
   }
 
   // Copies of an expert are placed one after the other, on ascending ranks. Whether a rank holds the expert
-  // matters only for those copies. So ranks from `first` on are identical if their loads and free slots are.
+  // matters only while those copies are placed. So ranks from `first` on are identical if their loads and
+  // free slots are.
   void place(std::size_t item) {
     if (item == items_.item_loads().size()) return keep();
     const bool again = item > 0 && items_.item_experts()[item] == items_.item_experts()[item - 1];

@@ -1,8 +1,9 @@
 // Runs HiGHS on its own thread, so that the caller can continue without it.
 //
 // HiGHS polls callbacks between its steps, but some steps (presolve, the root linear program) run for many
-// seconds without polling. A stop request should not wait for those. The caller continues with the best
-// answer it has, and the thread ends at its next poll. At process exit the thread is not waited for either.
+// seconds without polling. A stop request should not wait for those steps. The caller continues with the best
+// answer it has, and the thread ends at its next poll. The process does not wait for the thread at its exit
+// either.
 #include <Highs.h>
 #include <unistd.h>
 
@@ -36,7 +37,8 @@ void require_solver() {}
 
 namespace {
 
-// Messages between the two threads. Shared, with all that the work uses, until the work ends.
+// Messages between the two threads. Both threads share them, and everything that the work uses, until the
+// work ends.
 class SolverMailbox {
  public:
   // Called by the worker: whether to stop, and its progress.
@@ -82,7 +84,7 @@ void end_at_once(int status, void*) {
   _exit(status);
 }
 
-// Joins the thread if its work has ended; otherwise asks it to stop and detaches it.
+// A thread. The destructor joins it if its work has ended; otherwise asks it to stop and detaches it.
 class DetachableThread {
  public:
   DetachableThread(std::packaged_task<void()> task, SolverMailbox& mailbox) : mailbox_(mailbox) {
@@ -190,13 +192,13 @@ void set_option(Highs& highs, const std::string& name, Value value) {
                       "; `tools/setup.sh highs` installs the tested version");
 }
 
-// Reported bounds are lowered by the solver's tolerance, 1e-6 of them. So the gap requested of the solver is
-// that much narrower.
+// Reported bounds are lowered by the solver's tolerance, 1e-6 of the bound. So the gap requested of the
+// solver is narrower by twice that.
 constexpr double kGapOfTolerance = 2e-6;
 
 void set_options(Highs& highs, const ProgramOptions& options, double relative_gap) {
   set_option(highs, "output_flag", false);
-  set_option(highs, "threads", 1);  // no worker threads behind the caller's back
+  set_option(highs, "threads", 1);  // HiGHS must not start worker threads of its own
   set_option(highs, "random_seed", 0);
   set_option(highs, "time_limit", std::max(options.seconds, 1e-3));
   set_option(highs, "mip_rel_gap", std::max(relative_gap - kGapOfTolerance, 0.0));

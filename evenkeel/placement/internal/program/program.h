@@ -35,7 +35,7 @@ struct Program {
   std::vector<double> costs;
   std::vector<bool> integer;
   std::vector<Bounds> rows;
-  std::vector<int> row_begin = {0};  // [rows + 1] into terms
+  std::vector<int> row_begin = {0};  // [rows + 1] offsets into terms
   std::vector<Term> terms;
 
   int num_columns() const { return static_cast<int>(columns.size()); }
@@ -60,7 +60,7 @@ struct ProgramOptions {
   double seconds = 60;
   double absolute_gap = 0;  // close enough to stop, such as just below the spacing of possible objectives
   std::span<const double> start = {};  // a value for each column, or empty; continuous ones are recomputed
-  double unit = 1;                     // of the objective, only for progress
+  double unit = 1;                     // unit of the objective, only for progress
 };
 
 struct ProgramAnswer {

@@ -6,7 +6,8 @@
 //   least <= sum_i y[i,g,l] <= most            Eq. 15 (1 and 1), or how many experts a rank may hold
 //   total <= sum_{i,l} weight[i,l] y[i,g,l]    Eq. 13, where sizes differ
 //
-//   flow[i,g1,g2], what item i sends from g1 to g2, keeps Eq. 8 linear, though it is a product of two y:
+//   flow[i,g1,g2], what item i sends from g1 to g2, is a product of two y. As variables of their own, flows
+//   keep Eq. 8 linear:
 //   sum_g2 flow[i,g1,g2] = (all that i sends) y[i,g1,l]
 //   sum_g1 flow[i,g1,g2] = sum_j amount[i,j] y[j,g2,l+1]
 //
@@ -32,7 +33,7 @@
 
 namespace evenkeel::internal {
 
-// Costs and amounts are divided by these units so that numbers are at most about 1000. The solver's
+// Costs and amounts are divided by these units so that numbers are at most about 1000, because the solver's
 // tolerances are absolute.
 struct Units {
   double cost = 1;
@@ -118,7 +119,7 @@ class RankProgram {
         program_.add_row({costs.fixed[link] / units_.cost, infinity}, row);
       }
     if (costs.objective == PairObjective::worst_pair) return;
-    // A column may occur once in a row, but with fixed senders several ranks send to the same y.
+    // A column may occur only once in a row, but with fixed senders several ranks send to the same y.
     std::sort(all.begin(), all.end(), [](const Term& a, const Term& b) { return a.column < b.column; });
     std::vector<Term> merged;
     for (const Term& term : all) {

@@ -1,14 +1,15 @@
 // A lower bound on the predicted milliseconds of any homes.
 //
-// Compute     In each layer the larger of two times: all loads over the speeds of all ranks, or the heaviest
-//             expert together with the lightest ones that its rank must also hold, on the fastest rank. With
-//             copies, the heaviest rank's load that replicate() proves takes the place of that expert.
+// Compute     In each layer the larger of two times: all loads divided by the speeds of all ranks, or the
+//             heaviest expert together with the lightest ones that its rank must also hold, on the fastest
+//             rank. With copies, the least load of the heaviest rank that replicate() proves takes the place
+//             of these experts.
 // Traffic     Per sending expert, at most its k largest flows stay on its rank, where k is the most experts
-//             of a rank; all else leaves. The same holds per receiving expert, and the better bound counts.
-//             Under dispatch_combine only the flow from one source can stay. The traffic that leaves takes at
-//             least as long as if it were spread over all pairs in proportion to bandwidth. The slowest
-//             latency always counts. Copies split flows evenly, so no copy keeps more of its part than the k
-//             largest flows.
+//             of a rank; all other flows leave it. The same holds per receiving expert, and the better bound
+//             counts. Under dispatch_combine only the flow from one source can stay. The traffic that leaves
+//             takes at least as long as if it were spread over all pairs in proportion to bandwidth. The
+//             slowest latency always counts. Copies split flows evenly, so no copy keeps more of its part
+//             than the k largest flows.
 // Guarantee   The sum bounds the joint objective for every choice of sizes that the rule allows.
 #pragma once
 

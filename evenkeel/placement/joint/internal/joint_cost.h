@@ -92,8 +92,8 @@ class JointCost {
       if (side.exchange != nullptr) sum += side.exchange->ms();
     return sum;
   }
-  // Returns the exact cost if it is below `limit`, else some number that is not below. It first compares a
-  // lower bound, the cost on ranks that the change does not touch; most changes fail there.
+  // Returns the exact cost if it is below `limit`, else some number >= `limit`. It first compares a lower
+  // bound, the cost on ranks that the change does not touch; most changes fail there.
   double layer_ms_after(const Change& change, double limit) {
     touch(change);
     const auto& [receiving, sending] = sides_;
@@ -143,7 +143,7 @@ class JointCost {
   // An exchange in which the entered layer's experts receive or send; null if there is none.
   struct Side {
     Exchange* exchange = nullptr;
-    std::vector<double> flows = {};  // [E, P] between an expert and the ranks at the other end
+    std::vector<double> flows = {};  // [E, P] traffic between an expert and the ranks at the other end
     bool receives = true;
 
     const Lines& lines() const { return receives ? exchange->receivers : exchange->senders; }
@@ -278,7 +278,7 @@ class JointCost {
     return out + back;
   }
 
-  // Adds `part` of the expert to the rank; negative parts leave it.
+  // Adds `part` of the expert to the rank; a negative part is taken away from the rank.
   void move(std::size_t expert, std::size_t rank, double part) {
     load_[layer_][rank] += part * static_cast<double>(problem_.profile.loads(LayerId(layer_))[expert]);
     for (Side& side : sides_)

@@ -18,9 +18,9 @@ RankAssignment fast_ranks(const ClusterTraffic& traffic, const RankRule& rule, c
 //
 // Chain       From layer to layer, with all links and capacities alike. The cost of an exchange depends only
 //             on which receiver shares a rank with which sender. Ranks are interchangeable, so each exchange
-//             can have its best pairing. Worst pair: all traffic above the bound of worst pairs must stay on
-//             its rank, which involves at most one receiver per sender; of these pairings, the one that keeps
-//             the most traffic. Total: the pairing that keeps the most traffic.
+//             can have its best pairing. For worst_pair, all pairs with more traffic than least_crossing()
+//             must stay on their rank, at most one receiver per sender; among such pairings, the one that
+//             keeps the most traffic is best. For total, the pairing that keeps the most traffic is best.
 // Next        From layer to layer, any links: the best ranks of a layer, given those of the layer before it.
 //             Under dispatch_combine the senders are the ranks, so layers are independent.
 // Cost        O(P^3) an exchange at worst. The costs of all clusters on all ranks take O(P^2) where links
@@ -42,7 +42,7 @@ Ranks best_receivers(const ClusterTraffic& traffic, const RankRule& rule, std::s
 using ExchangeCost =
     std::function<double(std::size_t exchange, const Ranks& senders, const Ranks& receivers)>;
 double permutation_steps(int num_ranks, int num_layers);
-// Empty if the deadline passes first, or no way fits.
+// Empty if the deadline passes first, or if the rule allows no permutation.
 std::vector<Ranks> best_permutations(const RankRule& rule, std::size_t num_ranks, const ExchangeCost& cost,
                                      const Deadline& deadline);
 
@@ -62,23 +62,24 @@ std::vector<Ranks> search_ranks(const ClusterTraffic& traffic, const RankRule& r
 // A lower bound on the cost of any assignment of ranks to given clusters, exchange by exchange.
 //
 // Worst pair  In each row and each column of an exchange at most one pair stays on a rank. So the second
-//             largest of each crosses, at best on the fastest link. A second bound: clusters joined by
-//             traffic above t x the fastest link between nodes must share a node. If more are joined than a
-//             node has ranks, some such traffic crosses nodes.
+//             largest traffic of each row and column crosses ranks, at best on the fastest link. A second
+//             bound: if the cost is at most t, clusters joined by traffic above t x the bandwidth of the
+//             fastest link between nodes must share a node. If more clusters are joined than a node has
+//             ranks, some of this traffic crosses nodes, so the cost is above t.
 // Total       The traffic that stays on a rank is at most the best matching of senders to receivers. The
 //             traffic that stays in a node is at most the m largest of each row, or of each column, for nodes
 //             of up to m ranks.
 // Guarantee   Each exchange is bounded alone; the sum over exchanges bounds Eq. 8. Once the deadline has
 //             passed, only bounds that take O(P^2) steps are used.
 //
-// Bounds Eq. 8 of one exchange. For layer_to_layer.
+// A lower bound of Eq. 8 for one exchange under layer_to_layer.
 double exchange_bound(const ClusterTraffic& traffic, std::size_t exchange, const Deadline& deadline);
 
-// Some pair with at least this traffic leaves its rank: the maximum, over rows and columns, of their second
-// largest traffic.
+// Whatever the assignment, some pair with at least this traffic crosses ranks. It is the maximum, over rows
+// and columns, of their second largest traffic.
 double least_crossing(const ClusterTraffic& traffic, std::size_t exchange);
 
-// Assigns each of n rows to one of n columns, all different, with the least total or the least largest cost.
+// Assigns each of n rows to a different one of n columns, so that the total or the largest cost is least.
 //
 // Total       Shortest augmenting paths with potentials, row by row (the Hungarian method). O(n^3) time at
 //             worst, O(n) memory beside the costs. Exact if the costs and the sums of n of them are integers
@@ -92,7 +93,7 @@ double least_crossing(const ClusterTraffic& traffic, std::size_t exchange);
 // costs [n, n], finite. Returns the column of each row; empty if the deadline passes first.
 std::vector<int> least_total_assignment(std::span<const double> costs, std::size_t n,
                                         const Deadline& deadline);
-// costs [n, n], infinity where forbidden. Returns the same.
+// costs [n, n], infinity where forbidden. Returns the column of each row; empty if the deadline passes first.
 std::vector<int> least_largest_assignment(std::span<const double> costs, std::size_t n,
                                           const Deadline& deadline);
 

@@ -33,7 +33,8 @@ FastestLinks fastest_links(const ClusterTraffic& traffic) {
   return fastest;
 }
 
-// Union-find over senders and receivers that traffic joins. join() is false if the joined set exceeds a node.
+// Union-find over senders and receivers that traffic joins. join() is false if the joined set has more
+// senders or receivers than a node has ranks.
 class UnionFind {
  public:
   explicit UnionFind(std::size_t P) : parent_(2 * P), senders_(2 * P, 0), receivers_(2 * P, 0) {
@@ -63,8 +64,8 @@ class UnionFind {
   std::vector<std::size_t> receivers_;
 };
 
-// The largest traffic that must leave its node. The largest few pairs usually fill the nodes, so only these
-// are sorted at first, then more.
+// The largest traffic that must leave its node. The few largest pairs are usually enough to fill the nodes,
+// so only these are sorted at first, then more.
 double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange, std::size_t node_size,
                             const Deadline& deadline) {
   const auto P = traffic.num_ranks();
@@ -85,8 +86,8 @@ double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange,
   return 0;
 }
 
-// The traffic that stays on its rank, over all ranks, is at most the sum of the rows' largest values, and at
-// most that of the columns'.
+// An upper bound on the traffic that stays on its rank, over all ranks: the sum of the rows' largest values,
+// or of the columns' largest values if that is less.
 double most_kept_at_all(const ClusterTraffic& traffic, std::size_t exchange) {
   const auto P = traffic.num_ranks();
   double by_rows = 0;

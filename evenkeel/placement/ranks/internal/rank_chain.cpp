@@ -14,7 +14,7 @@ std::vector<int> best_pairing(const ClusterTraffic& traffic, std::size_t exchang
   const bool worst = traffic.worst_pair();
   const double crossing = worst ? least_crossing(traffic, exchange) : 0;
   const double penalty = worst ? std::ranges::max(pairs) * static_cast<double>(traffic.num_ranks()) + 1
-                               : 0;  // above all that can stay on its rank
+                               : 0;  // more than all traffic that can stay
   std::vector<double> costs;
   for (double pair : pairs) costs.push_back(pair > crossing ? -pair - penalty : -pair);
   return least_total_assignment(costs, traffic.num_ranks(), deadline);
@@ -38,7 +38,7 @@ class ReceiverCosts {
     if (by_level_) of_node_.resize(static_cast<std::size_t>(traffic.topology().num_nodes()));
   }
 
-  // Fills costs [P] of the cluster; false if the deadline passes.
+  // Writes the cluster's costs [P]; returns false if the deadline passes.
   bool fill(std::size_t cluster, double* costs, const Deadline& deadline) {
     if (deadline.passed()) return false;
     if (by_level_) {
@@ -83,7 +83,7 @@ class ReceiverCosts {
     std::fill(of_node_.begin(), of_node_.end(), Sent{});
     for (std::size_t from = 0; from < ranks_; ++from)
       of_node_[topology.node_of(RankId(from)).offset()].add(sent(from, cluster), from);
-    Sent of_nodes;  // the largest amount of each node
+    Sent of_nodes;  // over the largest amounts of the nodes
     double all = 0;
     for (std::size_t node = 0; node < of_node_.size(); ++node) {
       of_nodes.add(of_node_[node].largest, node);

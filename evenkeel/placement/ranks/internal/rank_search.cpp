@@ -8,9 +8,9 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr double kLeastGain = 1e-12;      // part of the cost at the start
-constexpr std::size_t kShakes = 4096;     // shakes of a layer, times P^2
-constexpr std::size_t kMostShakes = 100;  // shakes of a layer
+constexpr double kLeastGain = 1e-12;      // relative to the cost at the start
+constexpr std::size_t kShakes = 4096;     // limit on shakes of a layer, times P^2
+constexpr std::size_t kMostShakes = 100;  // limit on shakes of a layer
 
 class RankSearch {
  public:
@@ -135,7 +135,7 @@ class RankSearch {
     return rule_.has_totals() ? swap_balanced_runs(one, other) : swap_suffixes(one, other);
   }
 
-  // Swaps the two ranks from some layer to the last.
+  // Swaps the two ranks in all layers from some layer to the last.
   bool swap_suffixes(std::size_t one, std::size_t other) {
     bool improved = false;
     for (std::size_t exchange = 0; exchange < lines_.size(); ++exchange) {
@@ -147,7 +147,7 @@ class RankSearch {
     return improved;
   }
 
-  // Swaps the two ranks in a run of layers in which their sizes add up to the same.
+  // Swaps the two ranks in a run of layers over which both have the same total size.
   bool swap_balanced_runs(std::size_t one, std::size_t other) {
     std::vector<double> change(ranks_.size() + 1, 0.0);  // at the start of each layer, and after the last
     for (std::size_t exchange = 0; exchange < lines_.size(); ++exchange)
