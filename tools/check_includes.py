@@ -33,8 +33,8 @@ MAY_INCLUDE = {
     "report": "sim study serving_memory",
 }
 
-# A cuda/ folder, and comm/nccl, may also include this folder with its cuda/, and whatever that may include. No other
-# folder includes files of a cuda/ folder or of comm/nccl.
+# cuda/ folders and comm/nccl may also include device/ and device/cuda/, and what those two may include. No other folder
+# includes files of a cuda/ folder or of comm/nccl.
 CUDA_MAY_INCLUDE = "device"
 
 # Libraries that public headers must not include; sources may.

@@ -10,7 +10,8 @@ switch; rate and delay apply to each direction. The command runs on host0, with 
 variables tell Open MPI the hosts, and torchrun its node. Hosts share all files except those in /run and /dev/shm.
 
 Every run has its own namespaces, so two runs cannot interfere. When the first process in them ends, the kernel ends all
-other processes in them and removes the networks. The first process ends with this one, even if this one is killed.
+other processes in them and removes the networks. When this program ends, even by
+SIGKILL, the kernel ends that first process too.
 
 Exit status: the command's; with --each the first that is not 0. 128 + N: ended by signal N. 77: hosts cannot be created
 here, and one line says why. This needs root, or a user who may create namespaces, and the programs

@@ -413,18 +413,19 @@ TEST(Place, RefusesOptionsThatContradictEachOther) {
 TEST(Place, RefusesAllPairsWhereTheyHaveNoPart) {
   const PairObjective total = PairObjective::total;
   EXPECT_EQ(refusal({.pairs = total, .from = Placement::contiguous(2, 8, 4), .max_moves = 1}),
-            "pairs: total does not work with a placement to start from; allowed: worst");
-  EXPECT_EQ(refusal({.traffic = TrafficModel::dispatch_combine, .pairs = total, .redundant_experts = 4}),
-            "pairs: total needs to know which rank each token comes from, which the recording does not say; "
-            "allowed: worst, or source counts (from a trace)");
+            "pairs: 'total' does not work with a placement to start from; allowed: worst");
+  EXPECT_EQ(
+      refusal({.traffic = TrafficModel::dispatch_combine, .pairs = total, .redundant_experts = 4}),
+      "pairs: 'total' needs to know which rank each token comes from, which the recording does not say; "
+      "allowed: worst, or source counts (from a trace)");
   const RoutingProfile counts(2, 4, {1, 2, 3, 4, 5, 6, 7, 8}, {});
   for (const std::size_t recordings : {1u, 2u})
-    EXPECT_EQ(message_of<InvalidArgument>([&] {
-                place(std::vector<RoutingProfile>(recordings, counts), Topology::uniform(1, 2),
-                      {.pairs = total});
-              }),
-              "pairs: total counts transitions between layers, and the profile has none (it was made without "
-              "them, or from counts or steps); allowed: worst");
+    EXPECT_EQ(
+        message_of<InvalidArgument>([&] {
+          place(std::vector<RoutingProfile>(recordings, counts), Topology::uniform(1, 2), {.pairs = total});
+        }),
+        "pairs: 'total' needs transitions between layers, but the profile has none (it was made without "
+        "them, or from counts or steps); allowed: worst");
   const RoutingProfile profile = random_profile(0, 2, 8);
   for (const PlaceOptions& options : {PlaceOptions{.pairs = total},
                                       {.objective = Objective::joint, .pairs = total},

@@ -35,7 +35,7 @@ void require_layer(const LayerParts& layer) {
       throw InvalidArgument("node_of_rank", "does not work in an arena with a budget",
                             "an empty list, or an arena without a budget");
   } else if (cpu != nullptr && cpu->sum_in_nodes) {
-    throw InvalidArgument("sum_in_nodes", "needs node_of_rank", "the node of each rank, or false");
+    throw InvalidArgument("sum_in_nodes", "needs node_of_rank", "node_of_rank as well, or false");
   }
   if (!std::holds_alternative<CpuOptions>(options.device) && layer.other_device() == nullptr)
     throw InvalidArgument("device", "is null", "CpuOptions, or on_gpu(stream)");

@@ -41,8 +41,8 @@ struct IncrementalProblem {
   // 0 or more. Nothing moves if max/mean, averaged over layers, cannot fall by this much. Otherwise moves end
   // when at most half of least_gain is left to gain.
   double least_gain = 0;
-  // Another placement, from which a layer may be taken whole, with nodes and ranks numbered to keep as many
-  // homes as possible. It may put experts on other nodes. Each of its ranks must have as many experts as
+  // Another placement. A layer may be taken whole from it; its nodes and ranks are then renumbered to keep as
+  // many homes as possible. It may put experts on other nodes. Each of its ranks must have as many experts as
   // slots.
   const Placement* alternative = nullptr;
 };

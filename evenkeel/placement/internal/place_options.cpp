@@ -166,13 +166,13 @@ void require_pairs(const RoutingProfile& profile, const PlaceOptions& options, b
   const auto refuse = [](const char* why, const char* allowed = "worst") {
     throw InvalidArgument("pairs", why, allowed);
   };
-  if (options.from) refuse("total does not work with a placement to start from");
+  if (options.from) refuse("'total' does not work with a placement to start from");
   if (traffic_is_unknown(profile, options.traffic))
     refuse(
-        "total counts transitions between layers, and the profile has none (it was made without them, or "
+        "'total' needs transitions between layers, but the profile has none (it was made without them, or "
         "from counts or steps)");
   if (balance_alone && options.traffic == TrafficModel::dispatch_combine && options.sources.empty())
-    refuse("total needs to know which rank each token comes from, which the recording does not say",
+    refuse("'total' needs to know which rank each token comes from, which the recording does not say",
            "worst, or source counts (from a trace)");
 }
 

@@ -143,8 +143,8 @@ class Faults:
         return pending
 
     def enter_backward(self, phase: str, layer: str) -> None:
-        """Notes that a backward pass with other code's collectives begins. An error in them is not seen here; then the
-        pass never ends."""
+        """Notes that a backward pass with other code's collectives begins. If one of these fails, the end of the pass is
+        not noted."""
         self.last = Place(self.last.number, phase, layer, "backward")
         self._in_backward = True
         torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)  # type: ignore[attr-defined]

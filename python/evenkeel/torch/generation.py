@@ -240,7 +240,8 @@ def replaced(model: Any, name: str, instead: Callable[..., Any]) -> Iterator[Non
 def require_no_other_generate(model: torch.nn.Module) -> None:
     """Raises if another generate() of transformers than the replaced `model.generate` runs this forward.
 
-    Only the stack shows it: another model's generate(), or one looked up earlier, calls the same forward.
+    Only the call stack tells: another model's generate(), or a reference to generate() from before it was replaced,
+    calls the same forward.
     """
     frame = sys._getframe()
     while frame := frame.f_back:  # type: ignore[assignment]

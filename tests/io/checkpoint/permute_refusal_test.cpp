@@ -301,7 +301,8 @@ TEST_F(Refusal, OfExpertsAndRoutersThatAreNotAllThereOrAlikeNamesThem) {
       {without("model.layers.1.mlp.ex"), "in: layer 1: has a gate.weight, but no experts"},
       {without(".mlp."), "in: has no tensor named like the experts of olmoe"},
       {renamed(gate, "layers.1.mlp.gate.weight"),
-       "in: model.layers.0: has experts, and so has layers.1; the experts of a model must be below one name"},
+       "in: model.layers.0: has experts, and so has layers.1; all layers with experts must have names with "
+       "one prefix"},
   });
   const auto in_other_type = [&](TinyCheckpoint& checkpoint) {
     find(checkpoint, up).dtype = "F8_E4M3";

@@ -21,7 +21,8 @@ class AddressSlot {
       if (begin - begin_ >= bytes) break;
       begin_ = end;
     }
-    if (bytes > kEnd - begin_) throw Unsupported("no address range is free for another arena");
+    if (bytes > kEnd - begin_)
+      throw Unsupported("no address range is free for another arena; destroy one, or give arenas budgets");
     taken().ends[begin_] = begin_ + bytes;
   }
   ~AddressSlot() {

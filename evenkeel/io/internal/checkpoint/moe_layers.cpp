@@ -249,9 +249,10 @@ class Search {
       if (found.dense() || found.prediction) continue;
       if (!first) first = place;
       if (first->first != place.first)
-        throw parse_error(folder_, name_of(place),
-                          "has experts, and so has {}; the experts of a model must be below one name",
-                          name_of(*first));
+        throw parse_error(
+            folder_, name_of(place),
+            "has experts, and so has {}; all layers with experts must have names with one prefix",
+            name_of(*first));
     }
   }
 
