@@ -484,7 +484,7 @@ class Refusals(CompareTest):
         rows = "layers without numbers of 8 experts"
         self.refused([*self.here, "two.npz"], f"TRACE: two.npz has 2 {rows}, but t.npz has 3 {rows}; allowed: {like}")
         self.refused([*self.here, "one.npz"], "recordings: one.npz has 3 layers of 8 experts, 1 a token, but t.npz has "
-                     f"3 layers of 8 experts, 2 a token; allowed: recordings with equal numbers of layers, "
+                     "3 layers of 8 experts, 2 a token; allowed: recordings with equal numbers of layers, "
                      "experts and experts a token", 4)  # fmt: skip
         self.refused([*self.here, "--place-from", "two.npz"],
                      f"--place-from: two.npz has 2 {rows}; allowed: 3 {rows}, as t.npz has")  # fmt: skip
