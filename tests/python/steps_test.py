@@ -117,7 +117,7 @@ class OfSglang(PackageTest):
         self.assert_steps(self.save("bare.pt", bare), counts)
         for records, message in [
             ([*numbered, numbered[0]], "records[3]: is forward pass 10 of rank 0, but so is "),
-            ([*numbered, bare[0]], "records[3].forward_pass_id: is missing here and there in"),
+            ([*numbered, bare[0]], "records[3].forward_pass_id: is missing here and present in"),
         ]:
             path = self.save("again.pt", records)
             self.assert_raises(ek.ParseError, message, ek.read_steps, path)
