@@ -68,7 +68,8 @@ class Mpi(CommandTest):
         for folder, step in zip(folders, [50, 1563], strict=True):
             folder.mkdir()
             (folder / "t.npz").write_bytes((REPOSITORY / f"data/tiny-moe/routing_step{step}.npz").read_bytes())
-        words = [COMMAND, "run", "--trace", "t.npz", "--layer", "1", "--backend", "mpi", "--repeat", "1"]
+        words = [COMMAND, "run", "--trace", "t.npz", "--layer", "1", "--backend", "mpi", "--repeat", "1",
+                 "--hidden", "16", "--intermediate", "16"]  # fmt: skip
         jobs = [["-n", "1", "-wdir", folder, *words] for folder in folders]
         done = subprocess.run([MPIRUN, *jobs[0], ":", *jobs[1]], env=UTF8, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 4, done.stderr)
