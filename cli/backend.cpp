@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -62,15 +65,45 @@ void await_first(Communicator& comm) {
   }
 }
 
-// Ranks with different options would run different experiments as one job.
-void require_one_command(Communicator& comm) {
-  const std::string command = page_origin().command;
-  const std::vector<std::uint64_t> all =
-      gather(comm, Hash().add_bytes(std::as_bytes(std::span(command))).value(), "command lines");
+// Throws unless the ranks have one hash.
+void require_one(Communicator& comm, const char* name, const Hash& hash, const std::string& what,
+                 const std::string& right) {
+  const std::vector<std::uint64_t> all = gather(comm, hash.value(), "command lines and files");
   const auto other = std::ranges::find_if(all, [&](std::uint64_t each) { return each != all.front(); });
   if (other != all.end())
-    throw InvalidArgument(kCommandLine, fmt::format("is not the same on ranks 0 and {}", other - all.begin()),
-                          "one command line for all ranks");
+    throw InvalidArgument(name, fmt::format("{} not the same on ranks 0 and {}", what, other - all.begin()),
+                          right);
+}
+
+// A file that cannot be read has no bytes here; its reader says why.
+Hash hash_of(const std::filesystem::path& path) {
+  Hash hash;
+  std::error_code error;
+  std::vector<std::filesystem::path> files = {path};
+  if (std::filesystem::is_directory(path, error))
+    files.assign(std::filesystem::directory_iterator(path, error), {});
+  std::ranges::sort(files);
+  std::vector<char> bytes(1 << 20);
+  for (const std::filesystem::path& each : files)
+    for (std::ifstream file(each, std::ios::binary); file;) {
+      file.read(bytes.data(), std::ssize(bytes));
+      hash.add_bytes(std::as_bytes(std::span(bytes)).first(static_cast<std::size_t>(file.gcount())));
+    }
+  return hash;
+}
+
+// Ranks with different options, or with copies of a file that differ, would run different experiments as one
+// job.
+void require_one_job(const CLI::App& app, Communicator& comm) {
+  const std::string command = page_origin().command;
+  require_one(comm, kCommandLine, Hash().add_bytes(std::as_bytes(std::span(command))), "is",
+              "one command line for all ranks");
+  for (const char* option : {"--trace", "--weights", "--placement", "--topology", "--cost"}) {
+    const CLI::Option* const found = app.get_option_no_throw(option);
+    if (found == nullptr || found->count() == 0) continue;
+    const auto file = found->as<std::string>();
+    require_one(comm, option, hash_of(file), file + " is", "the same file on every host");
+  }
 }
 
 }  // namespace
@@ -104,7 +137,7 @@ void on_ranks(const CLI::App& app, const BackendOptions& options, std::int64_t& 
         if (!is_first) be_silent();
         try {
           if (comm.size() == 1) say("note: one rank: mpirun has started no others");
-          require_one_command(comm);
+          require_one_job(app, comm);
           take_ranks(app, comm, ranks);
           work(&comm);
         } catch (const Error&) {

@@ -87,13 +87,14 @@ ComparedRecordings compare_recordings(std::span<const Recording> recordings,
   if (const std::int64_t left = steps->tokens_left_out(); left > 0)
     all.notes.push_back(fmt::format("{} tokens after the last whole step are left out", left));
   const SimSetup setup = sim_setup(request.machine, shape, *steps, first.name, all.notes);
-  const Known known{.num_experts = experts,
-                    .num_ranks = shape.ranks,
-                    .seconds = setup.layer && setup.machine,
-                    .unlike_links = setup.planner.links.has_value(),
-                    .two_levels = Nodes::make_two_levels(setup.topology.description().node_of_rank),
-                    .backward = setup.backward,
-                    .budget = setup.budget.has_value()};
+  const Known known{
+      .num_experts = experts,
+      .num_ranks = shape.ranks,
+      .seconds = setup.layer && setup.machine,
+      .unlike_links = setup.planner.links.has_value(),
+      .two_levels = setup.layer && Nodes::make_two_levels(setup.topology.description().node_of_rank),
+      .backward = setup.backward,
+      .budget = setup.budget.has_value()};
   const CompareOptions options{.methods = methods_of(request, known),
                                .first_judged = source ? 0 : steps->num_steps() / 2,
                                .place_every = request.place_every};

@@ -127,17 +127,20 @@ bool covers(const StepPlan& plan, const LayerTokens& tokens) {
 
 Nodes nodes_for(const Method& method, const SimSetup& setup) {
   if (!method.two_levels) return {};
-  if (method.memory != Method::Memory::unlimited)
-    throw InvalidArgument("methods", method.name + ": two-levels does not work with a budget",
-                          "two-levels without memfine and budget");
+  const auto refuse = [&](const char* why, const char* allowed) {
+    throw InvalidArgument("methods", method.name + ": " + why, allowed);
+  };
+  if (method.memory != Method::Memory::unlimited || setup.budget)
+    refuse("two-levels does not work with a budget", "no budget, or a method without two-levels");
+  if (!setup.layer)
+    refuse("two-levels needs a model, which says how large rows are",
+           "a model, or a method without two-levels");
   if (method.step == Method::Step::slots)
-    throw InvalidArgument("methods", method.name + ": slots do not work with two-levels",
-                          "two-levels without slots");
+    refuse("slots do not work with two-levels", "two-levels without slots");
   Nodes nodes(setup.topology.description().node_of_rank);
   if (!nodes.two_levels())
-    throw InvalidArgument("methods",
-                          method.name + ": two-levels needs several nodes, at least one with several ranks",
-                          "such a topology, or a method without two-levels");
+    refuse("two-levels needs ranks of several nodes that share experts, several of them on one node",
+           "such a topology, or a method without two-levels");
   return nodes;
 }
 

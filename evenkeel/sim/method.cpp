@@ -179,7 +179,7 @@ std::vector<Method> usual_methods(const Known& known) {
   add("llep", "llep");
   add("level", "level");
   if (known.unlike_links) add("level-links", "level-links");
-  if (known.two_levels) add("two-levels", "two-levels");
+  if (known.two_levels && !known.budget) add("two-levels", "two-levels");
   if (!known.backward && known.num_experts > 1) add("slots", "slots:2");
   if (known.budget) add("memfine", "memfine");
   const bool copied = !known.backward && known.num_ranks > 1;

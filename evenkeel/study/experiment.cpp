@@ -4,14 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <span>
 #include <utility>
 
 #include "evenkeel/base/check.h"
 #include "evenkeel/base/cores.h"
-#include "evenkeel/base/error.h"
-#include "evenkeel/base/hash.h"
-#include "evenkeel/comm/gather.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/study/internal/experiment_rank.h"
@@ -27,20 +23,6 @@ using internal::StepSamples;
 // Plain ep depends only on its budget, so its other options make no difference.
 bool is_plain_reference(const ExperimentSetup& setup, const Candidate& candidate) {
   return setup.reference.is_plain() && candidate.is_plain() && candidate.budget == setup.reference.budget;
-}
-
-// With several hosts every rank reads its own file, and these copies may differ.
-void require_same_batches(Communicator& comm, const std::vector<Batch>& batches) {
-  Hash hash;
-  for (const Batch& batch : batches)
-    hash.add_bytes(std::as_bytes(std::span(batch.first_token)))
-        .add_bytes(std::as_bytes(std::span(batch.experts)))
-        .add_bytes(std::as_bytes(std::span(batch.router_weights)));
-  const std::vector<std::uint64_t> all = gather(comm, hash.value(), "batches");
-  const auto other = std::ranges::find_if(all, [&](std::uint64_t each) { return each != all.front(); });
-  if (other != all.end())
-    throw InvalidArgument("routing", fmt::format("is not the same on ranks 0 and {}", other - all.begin()),
-                          "the same recording on every host");
 }
 
 // A candidate that equals the reference is not measured again.
@@ -85,7 +67,6 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
   std::vector<StepSamples> samples;
   if (setup.where.comm != nullptr) {
     EVENKEEL_CHECK(setup.where.comm->size() == ranks);
-    require_same_batches(*setup.where.comm, batches);
     samples = internal::run_rank(*setup.where.comm, what);
   } else {
     if (const int cores = usable_cores(); ranks > cores)

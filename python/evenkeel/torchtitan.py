@@ -150,6 +150,7 @@ def balanced_experts(
     costs: Costs | None = None,
     topology: FilePath | None = None,
     nodes: NodesOfRanks | None = None,
+    sum_in_nodes: bool = False,
     mode: Literal["exchange", "slots"] = "exchange",
     slots: int | None = None,
 ) -> BalancedExperts.Config:
@@ -177,7 +178,7 @@ def balanced_experts(
         _check_carrying(config.token_dispatcher)
     limit = budget_bytes(budget)
     decided = planner, capacity_factor, min_segment, imbalance_threshold
-    options = LayerOptions(*decided, limit, chunk_bins, costs, topology, borrow_slots, nodes)
+    options = LayerOptions(*decided, limit, chunk_bins, costs, topology, borrow_slots, nodes, sum_in_nodes)
     made: BalancedExperts.Config = derive(config, BalancedExperts.Config, layer_options=options)
     return made
 

@@ -76,6 +76,7 @@ def register(
     costs: Costs | None = None,
     topology: FilePath | None = None,
     nodes: NodesOfRanks | None = None,
+    sum_in_nodes: bool = False,
     mode: Literal["exchange", "slots"] = "exchange",
     slots: int | None = None,
     dispatcher: type[EPImplementation] | None = None,
@@ -89,8 +90,8 @@ def register(
         placement: always refused, with the advice to permute the checkpoint by it instead (`evenkeel permute`). Homes
             are then contiguous, as transformers needs.
         budget: bytes, "4GiB" or "auto".
-        planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs, topology, nodes: as for
-            `evenkeel.torch.ExpertParallel`; nodes are those of the ranks that share the experts.
+        planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs, topology, nodes, sum_in_nodes: as
+            for `evenkeel.torch.ExpertParallel`; nodes are those of the ranks that share the experts.
         mode: "exchange": our own exchange sends rows. "slots": another dispatcher sends them, to experts and borrow
             slots (`evenkeel.torch.ExpertSlots`); refuses budget, chunk_bins, nodes, capacity_factor and "least-loaded".
         slots: with mode="slots", how many experts a rank may borrow in a step; 4 if None.
@@ -112,7 +113,7 @@ def register(
         )
     limit, borrow_slots = budget_bytes(budget), slots_of(mode, slots)
     decided = planner, capacity_factor, min_segment, imbalance_threshold
-    options = LayerOptions(*decided, limit, chunk_bins, costs, topology, borrow_slots, nodes)
+    options = LayerOptions(*decided, limit, chunk_bins, costs, topology, borrow_slots, nodes, sum_in_nodes)
 
     class Evenkeel(EvenkeelEP if mode == "exchange" else SlotsEP):  # type: ignore[misc]
         layer_options = options

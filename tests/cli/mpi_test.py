@@ -63,7 +63,7 @@ class Mpi(CommandTest):
                 self.assertEqual(other["bytes_between_nodes"], after["bytes_between_nodes"])
                 self.assertLess(after["bytes_between_nodes"], before["bytes_between_nodes"])
 
-    def test_ranks_that_read_different_routing_are_refused(self):
+    def test_ranks_that_read_different_files_are_refused(self):
         folders = [Path(self.folder) / name for name in "ab"]
         for folder, step in zip(folders, [50, 1563], strict=True):
             folder.mkdir()
@@ -72,8 +72,8 @@ class Mpi(CommandTest):
                  "--hidden", "16", "--intermediate", "16"]  # fmt: skip
         jobs = [["-n", "1", "-wdir", folder, *words] for folder in folders]
         done = subprocess.run([MPIRUN, *jobs[0], ":", *jobs[1]], env=UTF8, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 4, done.stderr)
-        message = "routing: is not the same on ranks 0 and 1; allowed: the same recording on every host"
+        self.assertEqual(done.returncode, 2, done.stderr)
+        message = "--trace: t.npz is not the same on ranks 0 and 1; allowed: the same file on every host"
         self.assertIn(message, done.stderr)
 
     def test_processes_without_a_backend_are_not_one_job(self):

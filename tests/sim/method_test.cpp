@@ -74,7 +74,10 @@ TEST(UsualMethods, AreThoseThatCanBeCompared) {
               ElementsAre("ep", "eplb", "moetuner", "robust", "llep", "level", "slots", "all"));
   EXPECT_THAT(names(usual_methods({32, 8, true, true, true, true, true})),
               ElementsAre("ep", "fsdp", "eplb", "moetuner", "robust", "llep", "level", "level-links",
-                          "two-levels", "memfine", "all"));
+                          "memfine", "all"));
+  EXPECT_THAT(names(usual_methods({32, 8, true, true, true, true, false})),
+              ElementsAre("ep", "fsdp", "eplb", "moetuner", "robust", "llep", "level", "level-links",
+                          "two-levels", "all"));
 }
 
 TEST(UsualMethods, LeaveOutCopiesOnOneRankAndSlotsForOneExpert) {
