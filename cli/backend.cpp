@@ -116,9 +116,9 @@ void require_one_process(const CLI::App& app) {
   for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* const size = std::getenv(variable); size != nullptr && std::string_view(size) != "1")
       if (!is_given(app, "--backend"))
-        throw InvalidArgument("--backend",
-                              fmt::format("is missing, and mpirun has started {} processes", size),
-                              "mpi: they are the ranks; threads: each of them runs all ranks as threads");
+        throw InvalidArgument(
+            "--backend", fmt::format("is missing, and mpirun has started {} processes", size),
+            "mpi (each process is a rank), or threads (each process runs all ranks by itself)");
 }
 
 }  // namespace

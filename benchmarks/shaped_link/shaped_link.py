@@ -101,7 +101,7 @@ def arguments() -> argparse.Namespace:
 
 
 def run_ranks(command: Sequence[str], options: argparse.Namespace) -> int:
-    """Runs a command with tools/hosts.py, which ends with this process even if that is killed; returns its status."""
+    """Runs a command with tools/hosts.py; returns its status. If this process ends or is killed, hosts.py ends too."""
     hosts = f"--each --per-host {options.ranks // 2} --rate {options.rate} --delay {options.delay} --".split()
     ended_with_this = ["setpriv", "--pdeathsig", "KILL", sys.executable, str(HOSTS), *hosts, *command]
     return subprocess.run(ended_with_this, stdin=subprocess.DEVNULL).returncode

@@ -62,9 +62,9 @@ void require_links(const StepLinks& links, const char* argument) {
     throw InvalidArgument(argument, "the topology gives speeds, but plans treat all ranks alike",
                           "a topology without speeds");
   if (!topology.capacities.empty())
-    throw InvalidArgument(argument,
-                          "the topology limits the experts of ranks, but plans do not count borrowed experts",
-                          "a topology without 'rooms'; borrow_slots limits borrowed experts");
+    throw InvalidArgument(
+        argument, "the topology limits experts per rank (rooms), but plans do not count borrowed ones",
+        "a topology without rooms; borrow_slots limits borrowed experts");
   require_machine(links.machine, argument);
   const std::pair<const char*, double> sizes[] = {{"expert.elements", links.expert.elements},
                                                   {"expert.outputs", links.expert.outputs},

@@ -156,9 +156,9 @@ void MoeLayer::require_input(ConstRows hidden, const TopK& top_k, ConstRows outp
   const auto choices = static_cast<std::size_t>(top_k.tokens * k);
   if (top_k.k != k || top_k.experts.size() != choices || top_k.weights.size() != choices)
     throw InvalidArgument("top_k",
-                          fmt::format("{} tokens, k = {}, {} experts, {} weights", top_k.tokens, top_k.k,
-                                      top_k.experts.size(), top_k.weights.size()),
-                          fmt::format("k = {}, and tokens * k experts and weights", k));
+                          fmt::format("{} tokens, k = {}, {} entries in experts, {} in weights", top_k.tokens,
+                                      top_k.k, top_k.experts.size(), top_k.weights.size()),
+                          fmt::format("k = {}, and tokens * k entries in each", k));
   if (choices > 0 && top_k.experts.data() == nullptr) throw InvalidArgument("top_k.experts", "is null");
   if (choices > 0 && top_k.weights.data() == nullptr) throw InvalidArgument("top_k.weights", "is null");
   require_rows("hidden", hidden, top_k.tokens);

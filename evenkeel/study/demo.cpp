@@ -66,8 +66,8 @@ Placement place_by_others(TraceReader& trace, const TraceWindow::Sequences& run,
   return placement;
 }
 
-// Measures with half of plain ep's worst peak on the last text as the budget. With that budget, ep needs
-// several chunks.
+// Measures with a budget: half of plain ep's worst peak on the last text. With that budget, ep needs several
+// chunks.
 void measure_in_half(const DemoSetup& setup, ExperimentSetup experiment, const Batch& batch,
                      const SpillCosts& costs, const NamedProgress& progress, Demo& demo) {
   const CandidateFigures& free = demo.texts.back().contiguous.figures.reference;

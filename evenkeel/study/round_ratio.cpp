@@ -8,8 +8,8 @@ namespace evenkeel {
 
 RoundRatio round_ratio(const std::vector<double>& ascending) {
   if (ascending.empty()) return {};
-  // The number of rounds below the median has the distribution of the number of heads in n coin tosses: n / 2
-  // +- 0.98 sqrt(n).
+  // The number of rounds below the median is distributed like heads in n coin tosses; 95 % of cases are
+  // within n / 2 +- 0.98 sqrt(n).
   const auto rounds = static_cast<double>(ascending.size());
   const auto outside = static_cast<std::size_t>(std::max(0.0, (rounds - 1 - 1.96 * std::sqrt(rounds)) / 2));
   return {quantile(ascending, 0.5), (quantile(ascending, 0.9) - quantile(ascending, 0.1)) / 2,

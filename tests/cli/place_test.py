@@ -99,7 +99,7 @@ class Place(CommandTest):
               "sglang"]),
             ([*copies, "--objective", "joint", "--groups", 2], ["--objective: joint does not work with expert groups"]),
             ([*copies, "--objective", "joint", "--format", "sglang", "--moe-layers", "0-3", "-o", "x.json"],
-             ["--dispatch: 'static' does not use copies evenly, as objective joint assumes"]),
+             ["--dispatch: 'static' uses copies unevenly, but objective joint assumes even use"]),
             (["--ranks", 4, "--gap", "1"], ["--gap: '1'"]),
             (["--ranks", 4, "--time-limit", "0"], ["--time-limit: '0'"]),
             (["--ranks", 4, "--solver", "best"], ["--solver: 'best'", "fast, exact"]),

@@ -133,7 +133,7 @@ class Plan(CommandTest):
         for changed, message in [
             (["plan", "counts.json", "--device", "h100"], "--device: needs --topology"),
             ([*words[:3], "bare.json", *words[4:]], "--topology: the topology does not describe its links"),
-            ([*words[:3], "rooms.json", *words[4:]], "--topology: the topology limits the experts of ranks"),
+            ([*words[:3], "rooms.json", *words[4:]], "--topology: the topology limits experts per rank"),
             ([*words, "--cost", "c.json"], "--device: is already given by --cost"),
             ([*words, "--expert-bytes", "0"], "--expert-bytes: an expert has 0 bytes; allowed: 1..1e15 bytes"),
             ([*words, "--expert-bytes", "8000TB"], "--expert-bytes: an expert has 8e+15 bytes"),

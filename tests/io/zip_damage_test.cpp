@@ -170,7 +170,7 @@ TEST(ZipArchive, MembersThatLieOnEachOtherAreRefused) {
   zip.add("a", content);
   for (int i = 0; i < 10; ++i) zip.add_entry("b" + std::to_string(i), content, 0);
   EXPECT_EQ(message_of<ParseError>([&] { internal::ZipArchive(source_of(zip.text()), 100); }),
-            "f: b0: and the members before it are together longer than the file, so members overlap");
+            "f: b0: overlaps another member: it and the members before it are together longer than the file");
 }
 
 TEST(ZipArchive, FindsAMemberAmongManyAndRefusesTwoOfAName) {

@@ -394,9 +394,10 @@ TEST(Place, RefusesOptionsThatContradictEachOther) {
             "sizes: free does not work with redundant experts; allowed: equal");
   EXPECT_EQ(refusal({.objective = Objective::joint, .redundant_experts = 4, .num_groups = 2}),
             "objective: joint does not work with expert groups; allowed: two-stage");
-  EXPECT_EQ(refusal({.objective = Objective::joint, .redundant_experts = 4, .dispatch = Dispatch::fixed}),
-            "dispatch: 'static' does not use copies evenly, as objective joint assumes; allowed: even, or "
-            "objective two-stage");
+  EXPECT_EQ(
+      refusal({.objective = Objective::joint, .redundant_experts = 4, .dispatch = Dispatch::fixed}),
+      "dispatch: 'static' uses copies unevenly, but objective joint assumes even use; allowed: even, or "
+      "objective two-stage");
   EXPECT_EQ(refusal({.solver = Solver::exact, .num_groups = 2}),
             "solver: exact does not work with expert groups; allowed: fast");
   EXPECT_EQ(refusal({.max_moves = 3}),

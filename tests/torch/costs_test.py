@@ -157,7 +157,7 @@ class CostsTest(unittest.TestCase):
             ({"planner": "ep"}, "topology: planner ep does not use links; allowed: planner level, or no topology"),
             ({"planner": "least-loaded"}, "topology: planner least-loaded does not use links"),
             ({"costs": SpillCosts(1, 1, 1)}, "costs: are SpillCosts, which have one rate for all links"),
-            ({"topology": self.links("rooms.json", rooms=[2] * 4)}, "topology: the topology limits the experts of ranks"),
+            ({"topology": self.links("rooms.json", rooms=[2] * 4)}, "topology: the topology limits experts per rank"),
             ({"topology": 3}, "topology: is a int; allowed: a path"),
             ({"topology": self.links("alike.json", across={"gigabytes_per_s": 1e-4}), "costs": self.file,
               "imbalance_threshold": 1.3}, "costs: have no effect if imbalance_threshold"),

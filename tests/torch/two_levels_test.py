@@ -193,6 +193,29 @@ def bounded(
     return most, budget, cut
 
 
+def with_f64_router(rank: int, ranks: int) -> tuple[int, int]:
+    """The peak of a step without gradients whose sums are f64, and what one chunk is said to take."""
+    own, tokens = E // ranks, 20
+    given = [torch.ones(tokens, 1024), torch.full((tokens, 1), rank * own), torch.ones(tokens, 1, dtype=torch.float64)]
+
+    def scaled(rows: torch.Tensor, slots: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
+        return rows * weights["scale"][slots]
+
+    def step(layer: ExpertParallel) -> int:
+        weights = {"scale": torch.ones(own, 1024)}
+        with LiveBytes() as live, torch.no_grad():
+            out = layer(*given, scaled, weights)
+        return live.peak - out.nbytes
+
+    options: dict[str, Any] = {"planner": "ep", "nodes": 1, "sum_in_nodes": True}
+    first = ExpertParallel(E, **options, budget="auto")
+    step(first)
+    budget = first.budgets().step[1]
+    layer = ExpertParallel(E, **options, budget=budget)
+    step(layer)  # measures, before the count starts
+    return step(layer), budget
+
+
 def in_a_checkpoint(rank: int, ranks: int) -> None:
     """Checks recomputed steps of one layer, and the layer's numbers by name."""
     layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, nodes=[[1, 0], [3, 2]])
@@ -335,6 +358,10 @@ class TwoLevelsTest(unittest.TestCase):
             for most, budget, cut in run_ranks(ranks, bounded, nodes, range(8), over_least, sums):
                 self.assertLessEqual(most, budget)
                 self.assertGreater(cut, 2)
+
+    def test_sums_as_wide_as_f64_router_weights_are_counted(self) -> None:
+        for peak, budget in run_ranks(2, with_f64_router):
+            self.assertLessEqual(peak, budget)
 
     def test_a_checkpoint_computes_the_same_again(self) -> None:
         run_ranks(4, in_a_checkpoint)

@@ -21,8 +21,8 @@ namespace evenkeel::internal {
 
 class LocalRows {
  public:
-  // `rest` has what the moves leave on each slot; `counts` must have sources. With links, rows that stay in
-  // their node count too.
+  // `rest` has what the moves leave on each slot; `counts` must have sources. With links, rows that stay
+  // within their node are local too.
   LocalRows(const Counts& counts, const HomeSlots& slots, std::span<std::int64_t> rest, std::span<Move> moves,
             const LinkTimes* links)
       : counts_(counts), slots_(slots), rest_(rest), moves_(moves), links_(links) {}

@@ -139,7 +139,9 @@ class UnreservedRange final : public PagedRange {
     if (there == MAP_FAILED) refuse(kLargePage, free_memory());
     if (there != page) {  // an old kernel without MAP_FIXED_NOREPLACE, and the address is taken
       munmap(there, kLargePage);
-      throw Unsupported("an arena cannot grow: the addresses after it are in use");
+      throw Unsupported(
+          "an arena cannot grow: the addresses after it are in use, and only Linux 4.17 or later reserves "
+          "them");
     }
     madvise(page, kLargePage, MADV_HUGEPAGE);
   }

@@ -123,9 +123,13 @@ std::unique_ptr<ArrayReader> in_usual_order(const ArrayFile& file, const ArrayIn
   // Each layer has its own reader, since a compressed array can only be read forwards.
   const bool by_layer = axes.starts_with("layers");
   const std::int64_t num_readers = by_layer ? layers : 1;
-  if (num_readers > max_layers || layers * k < 1 || layers * k > max_trace_assignments_per_token)
-    throw parse_error(file.name(), array.name, "shape {}; allowed: 1..{} assignments a token (layers x k)",
-                      to_text(array.shape), max_trace_assignments_per_token);
+  if (num_readers > max_layers)
+    throw parse_error(file.name(), array.name, "shape {} has {} layers; at most {} are read",
+                      to_text(array.shape), layers, max_layers);
+  if (layers * k < 1 || layers * k > max_trace_assignments_per_token)
+    throw parse_error(file.name(), array.name,
+                      "shape {} has {} x {} assignments a token (layers x k); allowed: 1..{}",
+                      to_text(array.shape), layers, k, max_trace_assignments_per_token);
   std::vector<std::shared_ptr<ArrayReader::Fetch>> readers;
   for (std::int64_t i = 0; i < num_readers; ++i)
     readers.push_back(std::make_shared<ArrayReader::Fetch>(file.fetch(array.name)));

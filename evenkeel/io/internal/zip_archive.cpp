@@ -220,8 +220,9 @@ void ZipArchive::list_members(int max_members) {
       throw parse_error(name(), stat.name, "claims {} bytes, which is impossible", stat.size);
     // Overlapping members could make a small file unpack to a huge amount of data.
     if (stat.comp_size > static_cast<zip_uint64_t>(file_size() - packed_bytes))
-      throw ParseError(name(), stat.name,
-                       "and the members before it are together longer than the file, so members overlap");
+      throw ParseError(
+          name(), stat.name,
+          "overlaps another member: it and the members before it are together longer than the file");
     packed_bytes += static_cast<std::int64_t>(stat.comp_size);
     members_.push_back({.name = stat.name,
                         .index = static_cast<std::uint64_t>(i),

@@ -41,7 +41,7 @@ class ClusterSolve {
   }
 
   Clustering run() {
-    // Keep half of the time for the totals of free sizes.
+    // With free sizes, keep half of the time for making each rank's sizes add up to its total.
     solve_layers(rule_.has_totals() ? deadline_.seconds_left() / 2 : deadline_.seconds_left());
     if (!rule_.has_totals()) return answer();
     Named alone = named_by_rank(clusters());

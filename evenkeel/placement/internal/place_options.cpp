@@ -52,7 +52,7 @@ void require_even(Dispatch dispatch, const Topology& topology) {
   if (dispatch == Dispatch::even || (dispatch == Dispatch::nearest && topology.num_nodes() == 1)) return;
   throw InvalidArgument(
       "dispatch",
-      fmt::format("'{}' does not use copies evenly, as objective joint assumes", name_of(dispatch)),
+      fmt::format("'{}' uses copies unevenly, but objective joint assumes even use", name_of(dispatch)),
       "even, or objective two-stage");
 }
 

@@ -118,7 +118,7 @@ class Call(NamedTuple):
 class Chunk:
     """A chunk of one layer's step; `names` are the names of `weights`, all `[experts at home, ...]`.
 
-    Experts at home are called all at once or, if `one_by_one`, one by one, those with rows.
+    Calls all experts at home at once; if `one_by_one`, calls each of them that has rows, one after another.
     """
 
     def __init__(
@@ -190,7 +190,8 @@ class Chunk:
 
     def _weighted(self, at: Indices, outputs: torch.Tensor, top_k_weights: torch.Tensor) -> Iterator[torch.Tensor]:
         """Yields the results of the positions here times their router weights, a piece at a time."""
-        router = self._to_positions(at, top_k_weights.reshape(-1)).to(wide(outputs.dtype))
+        router = self._to_positions(at, top_k_weights.reshape(-1))
+        router = router.to(torch.promote_types(router.dtype, wide(outputs.dtype)))
         for begin in range(0, len(outputs), size := max(1, -(-len(outputs) // PIECES))):
             yield outputs[begin : begin + size] * router[begin : begin + size].unsqueeze(-1)
 

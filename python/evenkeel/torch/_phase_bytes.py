@@ -155,7 +155,8 @@ def _phases(
 ) -> list[_native.PhaseBytes]:
     """The phases, if calls of the experts at home leave `gradients` bytes of weight gradients."""
     row = hidden.shape[1] * max(hidden.element_size(), taken.out_size)
-    wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # sums, or results times weights in f32
+    # Sums, or results times router weights.
+    wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, routed.itemsize, 4)
     cast = wide if wide > row else 0
     grad = max(row, hidden.shape[1] * routed.itemsize)  # a row of the output's type
     expert = sum(weight[0].numel() * weight.element_size() for weight in weights)

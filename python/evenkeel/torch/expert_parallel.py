@@ -135,7 +135,9 @@ class ExpertParallel:
         self._links = options.links
         self._predicts = (by_gain or self._links is not None) and self.costs is None and self.exchange.ranks > 1
         self._predicted: bool | None = None  # whether the costs are for steps with gradients; None before the first
-        self._sizes: tuple[tuple[float, float, float], int] | None = None  # `expert_work`, `row_bytes` of that step
+        self._sizes: tuple[tuple[float, float, float], int] | None = (
+            None  # `expert_work`, `row_bytes` that were predicted with
+        )
         if isinstance(options.topology, _native.Topology) and options.topology.num_ranks != self.exchange.ranks:
             has = f"has {options.topology.num_ranks} ranks"
             raise invalid("topology", has, f"one of {self.exchange.ranks} ranks, as in the group")

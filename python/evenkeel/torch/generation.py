@@ -125,8 +125,8 @@ class Generation:
             real = self._mask[:, start : start + tokens.shape[1]].cpu().bool()
             if real.shape != tokens.shape:
                 raise self._unsupported(
-                    f"has an attention_mask of shape {list(self._mask.shape)} for columns "
-                    f"{start}..{start + tokens.shape[1] - 1}"
+                    f"runs columns {start}..{start + tokens.shape[1] - 1}, which its attention_mask of shape "
+                    f"{list(self._mask.shape)} does not cover"
                 )
         forward = _Forward(len(self._lengths), start, tokens, real)
         if not self._forwards:

@@ -42,8 +42,8 @@ struct Shared;
 constexpr int kWarp = 32;
 constexpr int kCopyingWarps = kWarpgroup / kWarp;
 constexpr int kMultiplyingWarps = kMultiplying * kCopyingWarps;
-// Registers per thread; a block has 65536. Copying lines of many boxes needs more registers, and multiplying
-// threads that only write sums need fewer.
+// Registers per thread; a block has 65536. Threads that copy lines of many boxes need more registers; threads
+// that multiply and only write sums need fewer.
 template <class Product>
 constexpr int kCopyingRegisters = Product::kByRows ? 56 : 104;
 template <class Product>
