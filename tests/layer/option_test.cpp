@@ -215,7 +215,7 @@ TEST(MoeLayerForward, RefusesMoreTokensThanItWasMadeForAndViewsOfAnotherShape) {
   expect_forward_refused([](ConstRows&, TopK&, Rows& output) { output.type = DataType::bf16; },
                          {"output", "bf16"});
   expect_forward_refused([](ConstRows&, TopK& top_k, Rows&) { top_k.weights = top_k.weights.first(3); },
-                         {"top_k", "3 weights"});
+                         {"top_k", "3 in weights"});
   expect_forward_refused([](ConstRows& hidden, TopK&, Rows&) { hidden.data = nullptr; }, {"hidden", "null"});
 }
 
