@@ -488,7 +488,7 @@ class SlotsTest(unittest.TestCase):
             self.assertEqual(said[6], "dispatcher: is a NoneType; allowed: a callable")
 
     def test_a_dispatcher_calls_run_once(self) -> None:
-        for times, what in ((0, "did not call run"), (2, "calls run a second time")):
+        for times, what in ((0, "did not call run"), (2, "calls run a second time in one step")):
             for rank, said in enumerate(run_ranks(2, runs_otherwise, times)):
                 self.assertRegex(said, f"dispatcher: {what} on rank {rank}|rank {1 - rank} failed")
 
